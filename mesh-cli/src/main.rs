@@ -1,0 +1,2 @@
+//! The `mesh-cli` binary.
+fn main() {}
