@@ -1,1 +1,13 @@
-//! Placeholder.
+//! What crosses a wire or a disk, and nothing else.
+//!
+//! Ids, addresses, signed records, frames, tickets, evidence and the types a status is made of.
+//! No I/O, no clock, no async, no randomness: an auditor can depend on this crate alone to check evidence.
+//!
+//! Invariant: every decoder here is total. Bytes from anywhere give a value or a typed error, within a named bound
+//! of [`limits`], and never a panic.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod id;
+pub mod limits;

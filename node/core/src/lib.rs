@@ -1,1 +1,14 @@
-//! Placeholder.
+//! What a node decides.
+//!
+//! State machines over events: time, randomness and stored state come in as arguments, changes and actions go out as
+//! data. No network, no disk, no clock, no async, so every behaviour is a function that a test calls and a simulation
+//! replays.
+//!
+//! Two machines make a node. The **durable machine** (delivery, broker, jobs) reads through a [`store::Store`] and
+//! writes into an [`store::Overlay`] that is applied only when its event succeeded; its actions are performed only
+//! after the commit. The **membership machine** keeps who is there in memory and never waits for a disk.
+
+#![forbid(unsafe_code)]
+
+pub mod store;
+pub mod time;
