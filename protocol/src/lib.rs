@@ -8,6 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
+pub mod api;
 pub mod codec;
+pub mod flight;
 pub mod id;
+pub mod isolation;
+pub mod job;
 pub mod limits;
+pub mod message;
+pub mod policy;
