@@ -11,6 +11,7 @@
 pub mod address;
 pub mod api;
 pub mod codec;
+pub mod evidence;
 pub mod flight;
 pub mod id;
 pub mod isolation;
