@@ -1,1 +1,7 @@
-//! Placeholder.
+//! Does what the core decides: QUIC, redb, timers, processes, HTTP, MCP.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod limits;
+pub mod storage;

@@ -10,5 +10,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod handler;
 pub mod store;
 pub mod time;

@@ -1,0 +1,82 @@
+//! Every bound inside a node, with its unit and its reason.
+//!
+//! Bounds on what crosses a wire are in the protocol crate. When a bound is reached new work is refused with an error
+//! that says so; accepted work is never dropped.
+
+// --- writer and storage ---
+
+/// Events of one batch. At 256 the disk's flush is already a small part of an event's cost; more would only raise the
+/// latency of the first.
+pub const BATCH_EVENTS_MAX: usize = 256;
+
+/// Bytes of the events of one batch, by their own estimate: what one transaction keeps in memory before its commit. A
+/// single event may be larger; it is then a batch of its own.
+pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Events that wait in one of the writer's two queues.
+pub const LANE_EVENTS_MAX: usize = 4_096;
+
+/// Bytes of the events that wait in one of the writer's two queues.
+pub const LANE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Commands taken in one round of filling a batch while peers' events wait too.
+pub const COMMANDS_PER_ROUND: usize = 1;
+
+/// Peers' and other events taken in one round of filling a batch while commands wait too. More than commands, because
+/// one command (an ask, a job) causes several of them (receipt, progress, result).
+pub const EVENTS_PER_ROUND: usize = 3;
+
+/// Times a failed commit is recovered from (database opened again, batch run again) before the node stops.
+pub const RECOVERY_TRIES_MAX: u32 = 8;
+
+/// Milliseconds before the second recovery; doubled before each later one, so all of them take about 25 s: long enough
+/// for someone to free a full disk, short enough that a broken one is soon called broken.
+pub const RECOVERY_WAIT_MS: u64 = 200;
+
+/// Events kept in the quarantine, oldest forgotten first. It is for people, who read the newest.
+pub const QUARANTINE_ROWS_MAX: usize = 1_000;
+
+/// Bytes of the database's page cache.
+pub const DATABASE_CACHE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes up to which a database file is verified page by page at start (a second or two at most). Larger files are
+/// verified only where they are read.
+pub const DATABASE_CHECK_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+// --- clock ---
+
+/// Milliseconds by which the wall clock may move against the boot clock between two readings without being called a
+/// jump: more than any slew between readings, less than what would confuse a reader of a listing.
+pub const WALL_JUMP_MS: u64 = 5_000;
+
+/// Jumps kept until someone takes them; further ones are added to the last.
+pub const WALL_JUMPS_MAX: usize = 16;
+
+// --- home and configuration ---
+
+/// Bytes of a Unix socket's path: `sun_path` is 108 bytes and ends with a zero (unix(7)).
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Bytes of `config.toml`.
+pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Agents one node may run: as many as one directory record may advertise.
+pub const AGENTS_MAX: usize = mesh_protocol::limits::ADVERTISED_AGENTS_MAX;
+
+/// Words of an agent's command.
+pub const COMMAND_WORDS_MAX: usize = 256;
+
+/// Bytes of an agent's whole command, well under what Linux takes (`ARG_MAX` and 128 KiB a word, execve(2)).
+pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an agent's description, which every node of the mesh keeps.
+pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
+
+/// Names of environment variables an agent may be passed.
+pub const ENVIRONMENT_NAMES_MAX: usize = 64;
+
+/// Seconds one run of an agent may take at most: a day.
+pub const AGENT_TIME_LIMIT_SECONDS_MAX: u32 = 24 * 60 * 60;
+
+/// Sandboxes that may run jobs at once on one node.
+pub const EXECUTOR_SLOTS_MAX: u16 = 256;

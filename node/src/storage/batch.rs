@@ -1,0 +1,79 @@
+//! A write transaction: the events of one batch, kept together or not at all.
+//!
+//! ```text
+//! begun ──apply*──> commit ──> kept
+//!   └──dropped──> nothing     └──error──> unknown, until the database is opened again
+//! ```
+
+use std::fmt;
+
+use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
+use redb::{ReadableTable, WriteTransaction};
+
+use super::schema::{COMMITS, META};
+use super::{DatabaseError, failed, rows};
+
+/// Changes on their way to the disk. Reads see what was applied so far. Dropping it drops the changes.
+pub struct Batch {
+    transaction: WriteTransaction,
+    number: u64,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({})", self.number)
+    }
+}
+
+impl Batch {
+    pub(super) fn new(transaction: WriteTransaction) -> Result<Self, DatabaseError> {
+        let before =
+            transaction.open_table(META).map_err(failed)?.get(COMMITS).map_err(failed)?.map(|n| n.value());
+        Ok(Self { transaction, number: before.unwrap_or(0).saturating_add(1) })
+    }
+
+    /// What [`super::Database::commits`] answers once this batch is committed.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Adds the changes of one event.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Transaction`]: drop the batch, for some of the changes may be in it.
+    pub fn apply(&mut self, changes: Vec<Change>) -> Result<(), DatabaseError> {
+        let mut table = self.transaction.open_table(rows::ROWS).map_err(failed)?;
+        for Change { table: of, key, value } in changes {
+            let key = rows::disk_key(of, &key);
+            match value {
+                Some(value) => table.insert(key.as_slice(), value.as_slice()),
+                None => table.remove(key.as_slice()),
+            }
+            .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the batch durable. Blocks until the disk says so.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Transaction`]: the batch may or may not have been kept, and the database takes no more until it
+    /// is opened again.
+    pub fn commit(self) -> Result<(), DatabaseError> {
+        self.transaction.open_table(META).map_err(failed)?.insert(COMMITS, self.number).map_err(failed)?;
+        self.transaction.commit().map_err(failed)
+    }
+}
+
+impl Store for Batch {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let rows = self.transaction.open_table(rows::ROWS).map_err(failed)?;
+        rows::get(&rows, table, key).map_err(|error| failed(error).into())
+    }
+
+    fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
+        let rows = self.transaction.open_table(rows::ROWS).map_err(failed)?;
+        rows::scan(&rows, table, scan).map_err(|error| failed(error).into())
+    }
+}

@@ -1,0 +1,187 @@
+//! The database keeps the core's contract, survives a crash while it is made, and refuses what it should.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use mesh_node::storage::{Batch, Database, DatabaseError, SCHEMA_VERSION};
+use mesh_node_core::store::conformance::{Writable, check_all};
+use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
+use redb::backends::InMemoryBackend;
+use redb::{ReadableDatabase, TableDefinition};
+use tempfile::TempDir;
+
+/// The committed state as the suite's store: every apply is a batch, every read a fresh snapshot.
+struct Committed(Database);
+
+impl Store for Committed {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.snapshot()?.get(table, key)
+    }
+
+    fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
+        self.0.snapshot()?.scan(table, scan)
+    }
+}
+
+impl Writable for Committed {
+    fn apply(&mut self, changes: Vec<Change>) {
+        let mut batch = self.0.begin().unwrap();
+        batch.apply(changes).unwrap();
+        batch.commit().unwrap();
+    }
+}
+
+/// A batch that is never committed, as the suite's store: reads see what was applied.
+struct Applied(Batch);
+
+impl Store for Applied {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.get(table, key)
+    }
+
+    fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
+        self.0.scan(table, scan)
+    }
+}
+
+impl Writable for Applied {
+    fn apply(&mut self, changes: Vec<Change>) {
+        self.0.apply(changes).unwrap();
+    }
+}
+
+fn in_memory() -> Database {
+    let bytes = Arc::new(Mutex::new(Some(InMemoryBackend::new())));
+    Database::open_backend(move || bytes.lock().unwrap().take().unwrap()).unwrap()
+}
+
+fn put(key: &[u8], value: &[u8]) -> Vec<Change> {
+    vec![Change { table: Table::Jobs, key: key.to_vec(), value: Some(value.to_vec()) }]
+}
+
+fn create(directory: &TempDir) -> (Database, std::path::PathBuf) {
+    let path = directory.path().join("mesh.redb");
+    (Database::create_file(&path).unwrap(), path)
+}
+
+fn leftover(path: &Path) -> std::path::PathBuf {
+    path.with_file_name("mesh.redb.tmp")
+}
+
+#[test]
+fn snapshots_of_redb_are_a_store() {
+    check_all(|| Committed(in_memory()));
+}
+
+#[test]
+fn a_batch_is_a_store() {
+    check_all(|| Applied(in_memory().begin().unwrap()));
+}
+
+#[test]
+fn a_snapshot_does_not_change_while_batches_are_committed() {
+    let mut database = Committed(in_memory());
+    database.apply(put(b"k", b"old"));
+    let before = database.0.snapshot().unwrap();
+    database.apply(put(b"k", b"new"));
+    assert_eq!(before.get(Table::Jobs, b"k").unwrap().unwrap(), b"old");
+    assert_eq!(database.get(Table::Jobs, b"k").unwrap().unwrap(), b"new");
+}
+
+#[test]
+fn a_dropped_batch_leaves_nothing_and_does_not_count() {
+    let database = in_memory();
+    let mut batch = database.begin().unwrap();
+    batch.apply(put(b"k", b"v")).unwrap();
+    let number = batch.number();
+    drop(batch);
+    assert!(database.snapshot().unwrap().get(Table::Jobs, b"k").unwrap().is_none());
+    assert_eq!(database.commits().unwrap() + 1, number);
+}
+
+#[test]
+fn what_was_committed_is_there_after_opening_again() {
+    let directory = TempDir::new().unwrap();
+    let (database, path) = create(&directory);
+    let mut batch = database.begin().unwrap();
+    batch.apply(put(b"k", b"v")).unwrap();
+    batch.commit().unwrap();
+    database.reopen().unwrap();
+    assert_eq!(database.snapshot().unwrap().get(Table::Jobs, b"k").unwrap().unwrap(), b"v");
+    drop(database);
+    let database = Database::open_file(&path).unwrap();
+    assert_eq!(database.snapshot().unwrap().get(Table::Jobs, b"k").unwrap().unwrap(), b"v");
+    assert_eq!(database.commits().unwrap(), 1);
+}
+
+#[test]
+fn a_crash_while_creating_leaves_a_file_that_the_next_creation_replaces() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("mesh.redb");
+    fs::write(leftover(&path), b"half a header").unwrap();
+    assert!(matches!(Database::open_file(&path), Err(DatabaseError::Missing { .. })));
+    assert!(!leftover(&path).exists());
+
+    fs::write(leftover(&path), b"half a header").unwrap();
+    drop(Database::create_file(&path).unwrap());
+    assert!(!leftover(&path).exists());
+    Database::open_file(&path).unwrap();
+}
+
+#[test]
+fn creating_never_replaces_a_database() {
+    let directory = TempDir::new().unwrap();
+    let (database, path) = create(&directory);
+    drop(database);
+    assert!(matches!(Database::create_file(&path), Err(DatabaseError::Exists { .. })));
+}
+
+#[test]
+fn a_damaged_file_is_refused_by_name_and_left_as_it_is() {
+    let directory = TempDir::new().unwrap();
+    let (database, path) = create(&directory);
+    drop(database);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..64].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
+    let error = Database::open_file(&path).unwrap_err();
+    assert!(matches!(&error, DatabaseError::Open { .. }), "{error:?}");
+    assert!(error.to_string().contains("mesh.redb"));
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn an_empty_file_is_not_taken_for_a_new_database() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("mesh.redb");
+    fs::write(&path, b"").unwrap();
+    assert!(Database::open_file(&path).is_err());
+}
+
+#[test]
+fn a_newer_schema_and_a_foreign_file_are_refused_by_name() {
+    let directory = TempDir::new().unwrap();
+    let newer = create(&directory).1;
+    let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+    let raw = redb::Database::open(&newer).unwrap();
+    assert!(raw.begin_read().unwrap().open_table(meta).is_ok());
+    let write = raw.begin_write().unwrap();
+    write.open_table(meta).unwrap().insert("schema", SCHEMA_VERSION + 1).unwrap();
+    write.commit().unwrap();
+    drop(raw);
+    let error = Database::open_file(&newer).unwrap_err();
+    assert!(matches!(&error, DatabaseError::NewerSchema { found, .. } if *found == SCHEMA_VERSION + 1));
+    assert!(error.to_string().contains("mesh.redb"));
+
+    let foreign = directory.path().join("foreign.redb");
+    drop(redb::Database::create(&foreign).unwrap());
+    assert!(matches!(Database::open_file(&foreign), Err(DatabaseError::Foreign { .. })));
+}
+
+#[test]
+fn one_database_is_not_opened_twice() {
+    let directory = TempDir::new().unwrap();
+    let (_open, path) = create(&directory);
+    assert!(matches!(Database::open_file(&path), Err(DatabaseError::Open { .. })));
+}
