@@ -18,4 +18,8 @@ pub mod isolation;
 pub mod job;
 pub mod limits;
 pub mod message;
+pub mod peer;
 pub mod policy;
+pub mod probe;
+pub mod record;
+pub mod sync;

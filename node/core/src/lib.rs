@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod directory;
 pub mod handler;
+pub mod links;
 pub mod store;
 pub mod time;

@@ -1,0 +1,179 @@
+//! Anti-entropy: the frames by which two nodes bring their directories to the same contents (Demers et al. 1987).
+//!
+//! ```text
+//!   initiator                                    responder
+//!     Root  ------------------------------------>
+//!           <------------------------------------  Same             when the roots are equal: done
+//!           <------------------------------------  Digest           one row a record
+//!     Offer (what you lack, what I want) -------->                  one frame or several, the last one marked
+//!           <------------------------------------  Records          likewise; done
+//! ```
+//! Every frame fits in [`CONTROL_FRAME_BYTES_MAX`]. A record is taken by its signature, never by who sent it; a row's
+//! liveness is what the sender believes, a hint to look and never a verdict.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, DecodeError};
+use crate::limits::CONTROL_FRAME_BYTES_MAX;
+use crate::peer::PeerState;
+use crate::record::{RECORD_BYTES_MAX, RecordVersion, SignedRecord};
+
+/// Members one directory holds. Records are signed by whoever made the key, so a member could invent any number of
+/// nodes; this is where that ends. Every digest fits in one frame.
+pub const MEMBERS_MAX: usize = 1_024;
+/// Bytes of one digest row: prefix, version and liveness.
+pub const DIGEST_ROW_BYTES: usize = 17;
+
+const _: () =
+    assert!(MEMBERS_MAX * DIGEST_ROW_BYTES + 16 < CONTROL_FRAME_BYTES_MAX, "a digest fits in a frame");
+const _: () = assert!(RECORD_BYTES_MAX * 3 < CONTROL_FRAME_BYTES_MAX, "three records fit in a frame");
+
+/// The first eight bytes of a node id: whom a row is about.
+pub type IdPrefix = [u8; 8];
+
+/// One record in a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestRow {
+    /// Whose record.
+    pub prefix: IdPrefix,
+    /// Which one.
+    pub mark: VersionMark,
+    /// What the sender makes of that node.
+    pub liveness: Liveness,
+}
+
+/// A record version in eight bytes: 24 bits of epoch, 24 of version, both stopping at their end, and 16 of a hash of
+/// the body, so that two records of one version (a disk was set back) still differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct VersionMark([u8; 8]);
+
+impl VersionMark {
+    /// The mark of this version with this hash of its body.
+    #[must_use]
+    pub fn new(version: RecordVersion, body_hash: [u8; 2]) -> Self {
+        let [.., e0, e1, e2] = version.epoch.min(0xff_ffff).to_be_bytes();
+        let [.., v0, v1, v2] = version.ver.min(0xff_ffff).to_be_bytes();
+        let [h0, h1] = body_hash;
+        Self([e0, e1, e2, v0, v1, v2, h0, h1])
+    }
+
+    /// Whether this one's version is at least the other's. Both ways for two records of one version.
+    #[must_use]
+    pub fn is_not_older_than(self, other: Self) -> bool {
+        self.0.split_at(6).0 >= other.0.split_at(6).0
+    }
+}
+
+/// What a node's digest says about a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Liveness {
+    /// Nothing worth a look.
+    Unsaid,
+    /// It answers the sender.
+    Answers,
+    /// It does not answer the sender.
+    Silent,
+}
+
+impl From<PeerState> for Liveness {
+    fn from(state: PeerState) -> Self {
+        match state {
+            PeerState::Alive => Self::Answers,
+            PeerState::Suspect | PeerState::Unreachable => Self::Silent,
+            PeerState::Known
+            | PeerState::Left
+            | PeerState::Revoked
+            | PeerState::Incompatible
+            | PeerState::Duplicate => Self::Unsaid,
+        }
+    }
+}
+
+/// One frame of an exchange.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SyncFrame {
+    /// The initiator's directory in one hash.
+    Root([u8; 16]),
+    /// The responder's is the same.
+    Same,
+    /// It is not: its rows, by prefix, at most [`MEMBERS_MAX`].
+    Digest(Vec<DigestRow>),
+    /// What the responder seems to lack, and what it seems to have newer.
+    Offer {
+        /// Whose records the initiator wants, all in its first offer.
+        wanted: Vec<IdPrefix>,
+        /// Records for the responder.
+        records: Vec<SignedRecord>,
+        /// Whether this is the last offer.
+        last: bool,
+    },
+    /// What the initiator wanted.
+    Records {
+        /// Records for the initiator.
+        records: Vec<SignedRecord>,
+        /// Whether this is the last frame.
+        last: bool,
+    },
+}
+
+impl SyncFrame {
+    /// The body of the frame, without its length prefix.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode(self)
+    }
+
+    /// Reads the body of a frame from a peer.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is over [`CONTROL_FRAME_BYTES_MAX`], does not decode or has too many rows.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let what = "SyncFrame";
+        let limit = CONTROL_FRAME_BYTES_MAX;
+        if bytes.len() > limit {
+            return Err(DecodeError::TooLong { what, bytes: bytes.len(), limit });
+        }
+        let frame: Self = codec::decode(bytes)?;
+        let rows = match &frame {
+            Self::Digest(rows) => rows.len(),
+            Self::Offer { wanted, .. } => wanted.len(),
+            Self::Root(_) | Self::Same | Self::Records { .. } => 0,
+        };
+        if rows > MEMBERS_MAX { Err(DecodeError::Malformed { what }) } else { Ok(frame) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_row_has_seventeen_bytes() {
+        let mark = VersionMark::new(RecordVersion { epoch: 1, ver: 2 }, [3, 4]);
+        let row = DigestRow { prefix: [9; 8], mark, liveness: Liveness::Silent };
+        assert_eq!(codec::encode(&row), [9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 1, 0, 0, 2, 3, 4, 2]);
+    }
+
+    #[test]
+    fn marks_are_ordered_as_versions_are_up_to_their_end() {
+        let mark = |epoch, ver| VersionMark::new(RecordVersion { epoch, ver }, [0; 2]);
+        assert!(mark(2, 0).is_not_older_than(mark(1, 900)));
+        assert!(!mark(1, 8).is_not_older_than(mark(1, 9)));
+        assert!(mark(u64::MAX, 0).is_not_older_than(mark(0xff_ffff, 0)));
+    }
+
+    #[test]
+    fn two_records_of_one_version_have_different_marks_and_neither_is_older() {
+        let version = RecordVersion { epoch: 1, ver: 1 };
+        let (one, other) = (VersionMark::new(version, [1, 1]), VersionMark::new(version, [2, 2]));
+        assert!(one != other && one.is_not_older_than(other) && other.is_not_older_than(one));
+    }
+
+    proptest! {
+        #[test]
+        fn random_frames_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+            let _ = SyncFrame::decode(&bytes);
+        }
+    }
+}
