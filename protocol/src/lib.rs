@@ -10,9 +10,11 @@
 
 pub mod address;
 pub mod api;
+pub mod close;
 pub mod codec;
 pub mod evidence;
 pub mod flight;
+pub mod hello;
 pub mod id;
 pub mod isolation;
 pub mod job;
@@ -22,4 +24,7 @@ pub mod peer;
 pub mod policy;
 pub mod probe;
 pub mod record;
+pub mod revocation;
+pub mod root;
+pub mod stream;
 pub mod sync;
