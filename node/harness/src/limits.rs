@@ -1,0 +1,48 @@
+//! Every bound of this crate, with its unit and its reason.
+
+use std::time::Duration;
+
+/// Text of a task, bytes. Larger inputs belong in files that the task names.
+pub const TASK_BYTES: usize = 4 * 1024 * 1024;
+
+/// Variables a run may add to its program's environment.
+pub const RUN_VARIABLES: usize = 64;
+
+/// Name of an environment variable, bytes.
+pub const VARIABLE_NAME_BYTES: usize = 128;
+
+/// Value of an environment variable, bytes. Linux refuses one string of 128 KiB when a program starts.
+pub const VARIABLE_VALUE_BYTES: usize = 32 * 1024;
+
+/// Name of a run, bytes: it becomes a file name.
+pub const RUN_NAME_BYTES: usize = 64;
+
+/// Arguments of a program, and variables an operator passes through: more is a mistake in the configuration.
+pub const SPEC_ITEMS: usize = 256;
+
+/// What a program may write to stdout, bytes. More ends the run.
+pub const REPLY_BYTES: usize = 1024 * 1024;
+
+/// The end of stderr that a failure shows, bytes. What came before is dropped.
+pub const STDERR_TAIL_BYTES: usize = 16 * 1024;
+
+/// One read from or write to a pipe, bytes: the default capacity of a pipe on Linux.
+pub const PIPE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// How long a program may run when nobody says.
+pub const DEFAULT_TIME: Duration = Duration::from_secs(600);
+
+/// Between asking a process group to end and killing it.
+pub const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long to read on when a group is dead and something that left it still holds its pipes.
+pub const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// How long to wait for a killed process: one that hangs in the kernel is left to it.
+pub const REAP_TIME: Duration = Duration::from_secs(5);
+
+/// Run files one sweep looks at. The rest wait for the next sweep, and the report says that there are some.
+pub const SWEEP_FILES: usize = 4096;
+
+/// Size of a run file, bytes: ours have under 200.
+pub const RUN_FILE_BYTES: u64 = 1024;
