@@ -23,7 +23,7 @@ pub const MAX_STATEMENT_BYTES: usize = 1024 * 1024;
 /// Bytes of a receipt in canonical form. The rest of a statement is its subjects, which repeat the file digests.
 pub const MAX_RECEIPT_BYTES: usize = 768 * 1024;
 
-/// Bytes of a result artifact: it holds both output streams, escaped.
+/// Bytes of a result artifact: it holds both output streams of 1 MiB, six bytes each at worst (`\u0001`).
 pub const MAX_ARTIFACT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Events of one job. A job that prints more has its output truncated, which is an event too.

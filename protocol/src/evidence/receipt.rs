@@ -11,8 +11,10 @@
 //! class it has never heard of.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::id::NodeId;
+use crate::job::{JobLimits, JobStatus};
 
 use super::canonical::{CanonicalError, Value};
 use super::chain::EventChain;
@@ -35,6 +37,40 @@ pub enum Outcome {
     Cancelled,
     /// The node could not run it, or could not prove that it did.
     Error,
+}
+
+/// A status that is not final has no receipt.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[error("a job that is {0} has not ended")]
+pub struct NotTerminal(pub JobStatus);
+
+impl TryFrom<JobStatus> for Outcome {
+    type Error = NotTerminal;
+
+    fn try_from(status: JobStatus) -> Result<Self, NotTerminal> {
+        match status {
+            JobStatus::Queued | JobStatus::Running => Err(NotTerminal(status)),
+            JobStatus::Succeeded => Ok(Self::Succeeded),
+            JobStatus::Failed => Ok(Self::Failed),
+            JobStatus::TimedOut => Ok(Self::TimedOut),
+            JobStatus::OomKilled => Ok(Self::OomKilled),
+            JobStatus::Cancelled => Ok(Self::Cancelled),
+            JobStatus::Error => Ok(Self::Error),
+        }
+    }
+}
+
+impl From<Outcome> for JobStatus {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Succeeded => Self::Succeeded,
+            Outcome::Failed => Self::Failed,
+            Outcome::TimedOut => Self::TimedOut,
+            Outcome::OomKilled => Self::OomKilled,
+            Outcome::Cancelled => Self::Cancelled,
+            Outcome::Error => Self::Error,
+        }
+    }
 }
 
 /// The signed account of one job.
@@ -114,6 +150,18 @@ pub struct Limits {
     pub max_pids: Option<u64>,
     /// Mebibytes of the largest file it may write.
     pub max_file_mb: Option<u64>,
+}
+
+impl From<JobLimits> for Limits {
+    fn from(limits: JobLimits) -> Self {
+        Self {
+            wall_seconds: Some(limits.wall_seconds.into()),
+            cpu_seconds: Some(limits.cpu_seconds.into()),
+            mem_mb: Some(limits.mem_mb.into()),
+            max_pids: Some(limits.max_pids.into()),
+            max_file_mb: Some(limits.max_file_mb.into()),
+        }
+    }
 }
 
 /// What the asker insisted on.

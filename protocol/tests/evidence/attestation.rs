@@ -10,10 +10,11 @@ use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::evidence::dsse::{Envelope, IN_TOTO};
 use mesh_protocol::evidence::event::EventKind;
 use mesh_protocol::evidence::limits;
-use mesh_protocol::evidence::receipt::{self, FileDigest, Outcome};
+use mesh_protocol::evidence::receipt::{self, FileDigest, NotTerminal, Outcome};
 use mesh_protocol::evidence::statement::{Statement, StatementError};
 use mesh_protocol::evidence::verify::VerifyError;
 use mesh_protocol::evidence::{Attestation, Expected, attest, verify};
+use mesh_protocol::job::JobStatus;
 use proptest::prelude::*;
 
 use crate::fixture::{JOB, TENANT, attestation, finished, key, node, trust};
@@ -84,6 +85,21 @@ fn a_job_that_failed_verifies_and_is_not_called_a_success() {
     let verified = verify(attestation.envelope.as_bytes(), &trust(&key(1)), &Expected::default()).unwrap();
     assert_eq!((verified.outcome(), verified.exit_code()), (Outcome::Error, None));
     assert!(!verified.event_chain_complete() && !verified.evidence_complete() && !verified.events_checked);
+}
+
+#[test]
+fn every_terminal_status_is_an_outcome_of_the_same_name_and_no_other_status_is() {
+    use JobStatus::{Cancelled, Error, Failed, OomKilled, Queued, Running, Succeeded, TimedOut};
+    for status in [Queued, Running, Succeeded, Failed, TimedOut, OomKilled, Cancelled, Error] {
+        match Outcome::try_from(status) {
+            Ok(outcome) => {
+                assert!(status.is_terminal());
+                assert_eq!(JobStatus::from(outcome), status);
+                assert_eq!(serde_json::to_string(&outcome).unwrap(), serde_json::to_string(&status).unwrap());
+            }
+            Err(NotTerminal(refused)) => assert!(!status.is_terminal() && refused == status),
+        }
+    }
 }
 
 #[test]
