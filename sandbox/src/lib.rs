@@ -1,1 +1,75 @@
-//! Placeholder.
+//! Runs one short program in isolation, with limits enforced from outside. Knows no mesh.
+//!
+//! A [`Job`] (Python, Node.js or Bash code with its standard input and input files) runs in a gVisor sandbox of
+//! its own, without network, on a read-only root file system, as nobody, and leaves nothing behind. The answer
+//! is a [`JobReport`] that says what became of it, what it used, and how it was kept apart, each as observed
+//! and not as configured.
+//!
+//! ```no_run
+//! use mesh_sandbox::{Cancel, Job, JobObserver, Language, Sandbox, SandboxConfig, Stream};
+//!
+//! struct Print;
+//! impl JobObserver for Print {
+//!     fn output(&mut self, stream: Stream, bytes: &[u8]) {
+//!         println!("{stream:?}: {}", String::from_utf8_lossy(bytes));
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = SandboxConfig::new("/var/lib/example".as_ref(), "example");
+//! Sandbox::sweep(&config)?;                          // once, after a crash or not
+//! let preflight = Sandbox::preflight(&config);       // once; every probe says how it went
+//! let sandbox = preflight.sandbox?;                  // "no gVisor here" is an ordinary answer
+//! let cancel = Cancel::new()?;                       // a clone ends the job from another thread
+//! let report = sandbox.run(&Job::new(Language::Python, "print(6 * 7)"), &cancel, &mut Print)?;
+//! println!("{:?} after {} ms", report.outcome, report.resource_usage.wall_time_ms);
+//! # Ok(()) }
+//! ```
+//!
+//! Everything blocks and nothing here is asynchronous: asynchronous callers run [`Sandbox::run`] on a blocking
+//! thread, any number at a time. A machine without `runsc` is set up by [`setup`].
+//!
+//! The parts, in the order a job meets them: `launch` writes its files and starts `runsc`; `spawn` makes the
+//! child on a thread that never ends, inside its `cgroup`; `run` watches it; `capture` reads its output;
+//! `outcome` decides what became of it; `home` remembers what a crash would leave. `rootfs` and `bundle` make
+//! what it sees, `preflight` proves that all of this works here.
+
+mod bundle;
+mod cancel;
+mod capture;
+mod cgroup;
+mod home;
+mod isolation;
+mod job;
+mod language;
+mod launch;
+pub mod limits;
+mod outcome;
+mod preflight;
+mod rootfs;
+mod run;
+mod runtime;
+mod sandbox;
+pub mod setup;
+mod spawn;
+mod wait;
+
+pub use cancel::Cancel;
+pub use cgroup::CgroupKind;
+pub use home::SweepReport;
+pub use isolation::IsolationClass;
+pub use job::{
+    InputFile, InvalidJob, Job, JobObserver, JobReport, Posture, ResourceUsage, Stream, StreamReport,
+};
+pub use language::{ENVIRONMENT, Language};
+pub use limits::{Bound, Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
+pub use outcome::{Breach, KilledBy, Observed, Outcome};
+pub use preflight::{Capabilities, LanguageSupport, Preflight, Probe};
+pub use rootfs::{Rootfs, RootfsError, tree_sha256};
+pub use runtime::{OLDEST_FIT_BUILD, Runtime, RuntimeError};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

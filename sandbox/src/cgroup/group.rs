@@ -1,0 +1,199 @@
+//! The control groups of one job.
+//!
+//! ```text
+//! created ──set_limits──> limited ──join (by the child)──> running ──end──> empty ──remove──> gone
+//! ```
+//!
+//! `end` may be called in every state and leaves nothing alive. Dropping a group ends and removes it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::CgroupKind;
+use super::layout::Layout;
+use crate::limits::KILL_DEADLINE;
+use crate::wait::pause;
+
+/// What a job has used so far. `None` where no controller accounts for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time in microseconds, gVisor's own included.
+    pub(crate) cpu_usec: Option<u64>,
+    /// Most memory ever in use, in bytes, gVisor's own included.
+    pub(crate) memory_peak: Option<u64>,
+    /// Processes the kernel killed for memory.
+    pub(crate) oom_kills: Option<u64>,
+    /// Times the ceiling on host threads was hit.
+    pub(crate) pids_ceiling_hits: Option<u64>,
+}
+
+/// One job's groups in every tree.
+#[derive(Debug)]
+pub(crate) struct Group {
+    layout: Layout,
+    kind: CgroupKind,
+}
+
+impl Group {
+    pub(super) fn create(parents: &Layout, job: &str) -> io::Result<Self> {
+        let mut layout = parents.clone();
+        let mut failure = None;
+        layout.keep(|parent, _| {
+            let dir = parent.join(job);
+            match fs::create_dir(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    failure = Some(error);
+                    None
+                }
+                _ => Some(dir),
+            }
+        });
+        let group = Self { layout, kind: parents.kind() };
+        failure.map_or(Ok(group), Err)
+    }
+
+    /// Sets the memory ceiling in bytes (swap excluded where the kernel accounts for it) and the ceiling on
+    /// host threads, which is a backstop only: gVisor crashes when it is hit.
+    pub(crate) fn set_limits(&self, memory_bytes: u64, host_threads: u64) -> io::Result<()> {
+        if let Some(dir) = &self.layout.memory {
+            fs::write(dir.join("memory.limit_in_bytes"), memory_bytes.to_string())?;
+            write_if_there(&dir.join("memory.memsw.limit_in_bytes"), &memory_bytes.to_string())?;
+        }
+        if let Some(dir) = &self.layout.pids {
+            fs::write(dir.join("pids.max"), host_threads.to_string())?;
+        }
+        if self.kind == CgroupKind::V2
+            && let Some(dir) = &self.layout.unified
+        {
+            write_if_there(&dir.join("memory.max"), &memory_bytes.to_string())?;
+            write_if_there(&dir.join("memory.swap.max"), "0")?;
+            write_if_there(&dir.join("memory.oom.group"), "1")?;
+            write_if_there(&dir.join("pids.max"), &host_threads.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Descriptors that move whoever writes `0` to them into this group.
+    pub(crate) fn joins(&self) -> io::Result<Vec<OwnedFd>> {
+        let open = |dir: PathBuf| OpenOptions::new().write(true).open(dir.join("cgroup.procs"));
+        self.layout
+            .dirs()
+            .into_iter()
+            .map(open)
+            .map(|file: io::Result<File>| file.map(OwnedFd::from))
+            .collect()
+    }
+
+    /// What has been used until now.
+    pub(crate) fn usage(&self) -> Usage {
+        let unified = self.layout.unified.as_deref().filter(|_| self.kind == CgroupKind::V2);
+        let in_dir = |dir: &Option<PathBuf>, file: &str| {
+            dir.as_ref().and_then(|dir| fs::read_to_string(dir.join(file)).ok())
+        };
+        let in_unified = |file: &str| unified.and_then(|dir| fs::read_to_string(dir.join(file)).ok());
+        Usage {
+            cpu_usec: in_dir(&self.layout.cpuacct, "cpuacct.usage")
+                .and_then(|text| number(&text).map(|nanoseconds| nanoseconds / 1000))
+                .or_else(|| keyed(&in_unified("cpu.stat")?, "usage_usec")),
+            memory_peak: in_dir(&self.layout.memory, "memory.max_usage_in_bytes")
+                .and_then(|text| number(&text))
+                .or_else(|| number(&in_unified("memory.peak")?)),
+            oom_kills: in_dir(&self.layout.memory, "memory.oom_control")
+                .and_then(|text| keyed(&text, "oom_kill"))
+                .or_else(|| keyed(&in_unified("memory.events")?, "oom_kill")),
+            pids_ceiling_hits: in_dir(&self.layout.pids, "pids.events")
+                .or_else(|| in_unified("pids.events"))
+                .and_then(|text| keyed(&text, "max")),
+        }
+    }
+
+    /// Kills everything in the group. Returns at once; what was killed dies within milliseconds.
+    pub(crate) fn end(&self) {
+        // The unified directory first: cgroup.kill is atomic. The freezer is the next best.
+        match self.layout.unified.as_ref().or(self.layout.freezer.as_ref()) {
+            Some(dir) => end_tree(dir),
+            None => self.layout.dirs().iter().for_each(|dir| end_tree(dir)),
+        }
+    }
+
+    /// Removes the emptied group from every tree.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        self.layout.dirs().iter().try_for_each(|dir| remove_when_empty(dir))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+        if let Err(error) = self.remove() {
+            tracing::warn!(%error, "a job's control group could not be removed; the next sweep will");
+        }
+    }
+}
+
+/// Kills every process in the group at `dir`, by the best means the tree offers.
+pub(super) fn end_tree(dir: &Path) {
+    if fs::write(dir.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    // Frozen processes cannot fork past the loop; v1 kills them as they thaw.
+    let freezer = dir.join("freezer.state");
+    let frozen = fs::write(&freezer, "FROZEN").is_ok();
+    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    for pid in text.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    if frozen {
+        let _ = fs::write(&freezer, "THAWED");
+    }
+}
+
+/// Removes the group at `dir`, waiting for its last processes to be gone and killing latecomers.
+pub(super) fn remove_when_empty(dir: &Path) -> io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if started.elapsed() > KILL_DEADLINE => return Err(error),
+            Err(_) => {
+                end_tree(dir);
+                pause(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+fn write_if_there(path: &Path, text: &str) -> io::Result<()> {
+    match fs::write(path, text) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The value of `key` in lines of `key value`.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| number(line.strip_prefix(key)?.strip_prefix(' ')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyed_values_match_whole_keys_only() {
+        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        assert_eq!(keyed(text, "oom_kill"), Some(3));
+        assert_eq!(keyed(text, "oom"), None);
+        assert_eq!(keyed("oom_kill x\n", "oom_kill"), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! Finds out by doing whether jobs can be run here, and says of every part how it went.
+//!
+//! Nothing is concluded from configuration: a control group counts once the kernel was seen to kill in it, a
+//! language once it printed its version from inside a sandbox, and gVisor once a program inside it reported
+//! ready and failed at everything it must fail at.
+
+mod cgroups;
+
+use serde::Serialize;
+
+use crate::cancel::Cancel;
+use crate::cgroup::{CgroupKind, Cgroups};
+use crate::home::Home;
+use crate::isolation::IsolationClass;
+use crate::job::{Job, JobObserver, JobReport, Stream};
+use crate::language::Language;
+use crate::limits::{Bounds, LimitEnforcement, RequestedLimits};
+use crate::rootfs::Rootfs;
+use crate::runtime::Runtime;
+use crate::sandbox::{Sandbox, SandboxConfig, SandboxError};
+use crate::spawn::Spawner;
+
+/// A preflight's findings, and the sandbox if it may be used.
+#[derive(Debug)]
+pub struct Preflight {
+    /// One entry for each thing tried, in order.
+    pub probes: Vec<Probe>,
+    /// The sandbox, or the first reason why there is none.
+    pub sandbox: Result<Sandbox, SandboxError>,
+}
+
+/// One thing tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// Stable name.
+    pub name: &'static str,
+    /// Whether it went as it should.
+    pub ok: bool,
+    /// What was found, as a phrase.
+    pub finding: String,
+    /// What to do about it when it did not.
+    pub hint: Option<&'static str>,
+}
+
+/// What was proven of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// The class that jobs get; observed.
+    pub isolation_class: IsolationClass,
+    /// Each language that works, with its version.
+    pub languages: Vec<LanguageSupport>,
+    /// gVisor's version.
+    pub runtime_version: String,
+    /// SHA-256 of the `runsc` binary, in hex.
+    pub runtime_sha256: String,
+    /// Digest of the root file system's tree, in hex.
+    pub rootfs_sha256: String,
+    /// The control groups in use.
+    pub cgroups: CgroupKind,
+    /// Which limits are really enforced.
+    pub limit_enforcement: LimitEnforcement,
+    /// The range of every limit.
+    pub bounds: Bounds,
+}
+
+/// A language that works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LanguageSupport {
+    /// The language.
+    pub language: Language,
+    /// What its interpreter calls its version.
+    pub version: String,
+}
+
+/// Checks from inside a sandbox. Each line printed is one property that holds.
+const SELF_TEST: &str = r#"
+stat / > /dev/null && echo files
+[ ! -e /etc/shadow ] && [ ! -e /root ] && echo hidden
+[ "$(id -u)" = 65534 ] && ! (echo x > /usr/x) 2> /dev/null && ! (echo x > /x) 2> /dev/null && echo read-only
+grep -q '^CapEff:.*0000000000000000$' /proc/self/status && echo powerless
+grep -q '^Seccomp:.*2$' /proc/self/status && echo filtered
+! (exec 4<> /dev/tcp/169.254.169.254/80) 2> /dev/null && [ "$(grep -c : /proc/net/dev)" -le 1 ] && echo offline
+"#;
+
+/// The lines [`SELF_TEST`] has to print, with what each means.
+const SELF_TEST_LINES: [(&str, &str); 6] = [
+    ("files", "file metadata can be read"),
+    ("hidden", "the host's files are not visible"),
+    ("read-only", "the root file system cannot be written"),
+    ("powerless", "no capability is held"),
+    ("filtered", "the system call filter is in force"),
+    ("offline", "there is no network"),
+];
+
+impl Preflight {
+    /// Runs every probe. See [`Sandbox::preflight`].
+    pub(crate) fn run(config: &SandboxConfig) -> Self {
+        let mut probes = Vec::new();
+        let sandbox = open(config, &mut probes);
+        Self { probes, sandbox }
+    }
+}
+
+fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, SandboxError> {
+    let name = config.cgroup_name()?;
+    let runtime = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
+        format!("{} at {}", found.version, found.path.display())
+    })?;
+    let rootfs = note(probes, "rootfs", Rootfs::load_or_build(&config.rootfs), |built| {
+        format!("{} at {}", built.sha256, built.path.display())
+    })?;
+    let home = note(probes, "home", Home::open(&config.home), |home| home.jobs().display().to_string())?;
+    let spawner = Spawner::start().map_err(SandboxError::at("start a thread for", &config.home))?;
+    let cgroups = Cgroups::establish(&name);
+    home.record_cgroups(&cgroups.parents())?;
+    let proven = cgroups::probe(&cgroups, &spawner, probes);
+    let enforcement = LimitEnforcement {
+        wall_seconds: true,
+        cpu_seconds: proven.cpu,
+        mem_mb: proven.memory,
+        max_pids: true,
+        max_file_mb: true,
+    };
+    let capabilities = Capabilities {
+        isolation_class: IsolationClass::None,
+        languages: Vec::new(),
+        runtime_version: runtime.version.clone(),
+        runtime_sha256: runtime.sha256.clone(),
+        rootfs_sha256: rootfs.sha256.clone(),
+        cgroups: cgroups.kind(),
+        limit_enforcement: enforcement,
+        bounds: config.bounds,
+    };
+    let mut sandbox =
+        Sandbox { home, runtime, rootfs, cgroups, spawner, bounds: config.bounds, enforcement, capabilities };
+    prove_isolation(&mut sandbox, probes)?;
+    prove_languages(&mut sandbox, probes)?;
+    Ok(sandbox)
+}
+
+/// Notes how a step went, and passes it on.
+fn note<T, E: Into<SandboxError>>(
+    probes: &mut Vec<Probe>,
+    name: &'static str,
+    result: Result<T, E>,
+    describe: impl FnOnce(&T) -> String,
+) -> Result<T, SandboxError> {
+    let result = result.map_err(Into::into);
+    probes.push(match &result {
+        Ok(value) => Probe { name, ok: true, finding: describe(value), hint: None },
+        Err(error) => Probe { name, ok: false, finding: in_full(error), hint: Some(error.hint()) },
+    });
+    result
+}
+
+/// Runs [`SELF_TEST`] in a sandbox. Without Bash there is nobody to run it, and then there is no sandbox.
+fn prove_isolation(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(), SandboxError> {
+    const NAME: &str = "isolation";
+    let (report, printed) =
+        note(probes, NAME, try_job(sandbox, Language::Bash, SELF_TEST), |(report, _)| {
+            format!("ready after {} ms", report.resource_usage.boot_time_ms)
+        })?;
+    let Some(posture) = &report.posture else {
+        probes.push(Probe {
+            name: NAME,
+            ok: false,
+            finding: report.diagnostic.unwrap_or_else(|| "the sandbox did not report ready".to_owned()),
+            hint: Some("run the same command as another user, or with a newer runsc"),
+        });
+        return Err(SandboxError::Unproven { probe: NAME });
+    };
+    sandbox.capabilities.isolation_class = posture.isolation_class;
+    let mut all = true;
+    for (line, meaning) in SELF_TEST_LINES {
+        let ok = printed.lines().any(|have| have == line);
+        all &= ok;
+        let finding = if ok { meaning.to_owned() } else { format!("not so: {meaning}") };
+        let hint = (!ok).then_some("do not run untrusted code here; report the runsc version");
+        probes.push(Probe { name: line, ok, finding, hint });
+    }
+    if all { Ok(()) } else { Err(SandboxError::Unproven { probe: NAME }) }
+}
+
+/// Asks every interpreter for its version, from inside. One that does not answer is left out.
+fn prove_languages(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(), SandboxError> {
+    for language in Language::ALL {
+        let result = try_job(sandbox, language, language.version_code());
+        let version = match &result {
+            Ok((report, printed)) if report.exit_code == Some(0) => Some(printed.trim().to_owned()),
+            Ok(_) | Err(_) => None,
+        };
+        let finding = match (&version, &result) {
+            (Some(version), _) => version.clone(),
+            (None, Ok((report, _))) => {
+                format!("{:?}: {}", report.outcome, report.diagnostic.as_deref().unwrap_or(""))
+            }
+            (None, Err(error)) => in_full(error),
+        };
+        let hint = version.is_none().then_some("install the interpreter with the system's package manager");
+        probes.push(Probe { name: language.name(), ok: version.is_some(), finding, hint });
+        match version {
+            Some(version) => sandbox.capabilities.languages.push(LanguageSupport { language, version }),
+            None => {
+                sandbox.rootfs.interpreters.remove(&language);
+            }
+        }
+    }
+    if sandbox.capabilities.languages.is_empty() {
+        return Err(SandboxError::Unproven { probe: "languages" });
+    }
+    Ok(())
+}
+
+/// An error with its causes, for a finding.
+fn in_full(error: &SandboxError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Runs a small job and returns what it printed.
+fn try_job(sandbox: &Sandbox, language: Language, code: &str) -> Result<(JobReport, String), SandboxError> {
+    struct Printed(Vec<u8>);
+    impl JobObserver for Printed {
+        fn output(&mut self, stream: Stream, bytes: &[u8]) {
+            if stream == Stream::Stdout {
+                self.0.extend_from_slice(bytes);
+            }
+        }
+    }
+    let limits = RequestedLimits { wall_seconds: Some(10), ..RequestedLimits::default() };
+    let cancel = Cancel::new().map_err(SandboxError::at("make a handle in", &sandbox.home.jobs()))?;
+    let mut printed = Printed(Vec::new());
+    let report = sandbox.run(&Job { limits, ..Job::new(language, code) }, &cancel, &mut printed)?;
+    Ok((report, String::from_utf8_lossy(&printed.0).into_owned()))
+}

@@ -1,0 +1,113 @@
+//! Proves what control groups do here: the kernel kills for memory in one, accounts for processor time, and
+//! everything in one can be ended.
+
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Probe;
+use crate::cgroup::{CgroupKind, Cgroups, Usage};
+use crate::spawn::{Birth, Spawner};
+use crate::wait::pause;
+
+/// The ceiling the memory probe runs under, and what it asks for, in bytes: far enough apart.
+const CEILING: u64 = 16 * 1024 * 1024;
+const APPETITE: &str = "bs=67108864";
+/// Longest wait for a probe.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What was seen to work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Proven {
+    pub(super) memory: bool,
+    pub(super) cpu: bool,
+}
+
+/// Tries everything, and notes how it went. Nothing here is required: what fails is reported as not enforced.
+pub(super) fn probe(cgroups: &Cgroups, spawner: &Spawner, probes: &mut Vec<Probe>) -> Proven {
+    let kind = cgroups.kind();
+    probes.push(Probe {
+        name: "cgroups",
+        ok: kind != CgroupKind::None,
+        finding: format!("{kind:?}").to_lowercase(),
+        hint: (kind == CgroupKind::None)
+            .then_some("run as a service with a delegated control group, or as root"),
+    });
+    let memory = starve(cgroups, spawner);
+    let proven = Proven {
+        memory: memory.as_ref().is_ok_and(|usage| usage.oom_kills.is_some_and(|kills| kills > 0)),
+        cpu: memory.as_ref().is_ok_and(|usage| usage.cpu_usec.is_some_and(|micros| micros > 0)),
+    };
+    probes.push(Probe {
+        name: "memory",
+        ok: proven.memory,
+        finding: match (&memory, proven.memory) {
+            (_, true) => "the kernel kills what exceeds its memory".to_owned(),
+            (Ok(usage), false) => format!("no kill was seen: {usage:?}"),
+            (Err(error), false) => error.to_string(),
+        },
+        hint: (!proven.memory).then_some("memory is not enforced here: delegate the memory controller"),
+    });
+    let ended = end_sleeper(cgroups, spawner);
+    probes.push(Probe {
+        name: "kill",
+        ok: ended.is_ok(),
+        finding: match &ended {
+            Ok(took) => format!("a group is gone after {} ms", took.as_millis()),
+            Err(error) => error.to_string(),
+        },
+        hint: ended.is_err().then_some("jobs are ended through their process group only"),
+    });
+    proven
+}
+
+/// Runs a program that needs more memory than its group may have.
+fn starve(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Usage> {
+    let group = cgroups.create("probe-memory")?;
+    group.set_limits(CEILING, 64)?;
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "of=/dev/null", APPETITE, "count=1"]);
+    let mut child = spawn(spawner, command, group.joins()?)?;
+    wait(&mut child)?;
+    let started = Instant::now();
+    // The count follows the death by a moment.
+    while group.usage().oom_kills == Some(0) && started.elapsed() < Duration::from_millis(200) {
+        pause(Duration::from_millis(5));
+    }
+    Ok(group.usage())
+}
+
+/// Ends a group with a process in it that would stay for a minute.
+fn end_sleeper(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Duration> {
+    if cgroups.kind() == CgroupKind::None {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let group = cgroups.create("probe-kill")?;
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    let mut child = spawn(spawner, command, group.joins()?)?;
+    let started = Instant::now();
+    group.end();
+    wait(&mut child)?;
+    group.remove()?;
+    Ok(started.elapsed())
+}
+
+fn spawn(spawner: &Spawner, mut command: Command, joins: Vec<std::os::fd::OwnedFd>) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    spawner.spawn(Birth { command, joins, keeps: Vec::new() })
+}
+
+/// Reaps `child`, killing it if it takes too long.
+fn wait(child: &mut Child) -> io::Result<()> {
+    let started = Instant::now();
+    while child.try_wait()?.is_none() {
+        if started.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        pause(Duration::from_millis(2));
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The read-only root file system that jobs see, made from this machine's own programs.
+//!
+//! It holds the interpreters, what they link to, a handful of text tools, and a minimal `/etc`; nothing of the
+//! host's packages, users or configuration, and no set-user-id file. A dedicated tree starts faster than a
+//! bind of `/usr` and hides what is installed.
+//!
+//! ```text
+//! <dir>/lock                     held while building or tidying
+//! <dir>/.building-…              a tree not finished yet, or one to be deleted
+//! <dir>/<key>/tree               a finished tree; key = digest of the sources' names, sizes and times
+//! <dir>/<key>/manifest.json      its digest and interpreters
+//! <dir>/<key>/in-use             share-locked by every process that runs jobs from it
+//! ```
+//!
+//! Invariants: a tree under its key is complete (it is renamed into place); its digest was recomputed in this
+//! process before any job ran from it; equal sources give an equal digest.
+
+mod build;
+mod digest;
+mod recipe;
+
+pub use digest::tree_sha256;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::language::Language;
+use crate::wait::pause;
+use recipe::Recipe;
+
+/// Another process may be building; that takes about three seconds on an idle machine.
+const LOCK_DEADLINE: Duration = Duration::from_secs(120);
+
+/// A finished root file system.
+#[derive(Debug)]
+pub struct Rootfs {
+    /// The tree on the host.
+    pub path: PathBuf,
+    /// Digest of the whole tree, see [`tree_sha256`].
+    pub sha256: String,
+    /// Path of each interpreter inside the tree.
+    pub(crate) interpreters: BTreeMap<Language, String>,
+    /// Keeps others from deleting the tree.
+    _in_use: File,
+}
+
+/// Why there is no root file system.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RootfsError {
+    /// No interpreter was found on this machine.
+    #[error("neither python3 nor node nor bash is installed")]
+    NoInterpreter,
+    /// Reading the sources or writing the tree failed.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// What was being done, as a verb.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has been building for too long.
+    #[error("another process has kept {path} locked for {} s", LOCK_DEADLINE.as_secs())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+impl RootfsError {
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NoInterpreter => "install python3, nodejs or bash with the system's package manager",
+            Self::Io { .. } => "check space and permissions of the directory",
+            Self::Locked { .. } => "end the other process, or give this one a directory of its own",
+        }
+    }
+
+    fn at<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+/// What is known about a finished tree.
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    sha256: String,
+    interpreters: BTreeMap<Language, String>,
+}
+
+impl Rootfs {
+    /// Loads the tree that fits this machine's current programs from `dir`, building it first if it is absent,
+    /// damaged or out of date. Takes about 0.3 s to load and 3 s to build; deletes trees nobody uses.
+    pub fn load_or_build(dir: &Path) -> Result<Self, RootfsError> {
+        let recipe = Recipe::for_this_machine()?;
+        fs::create_dir_all(dir).map_err(RootfsError::at("create", dir))?;
+        let _building = lock(dir)?;
+        let home = dir.join(recipe.key());
+        let rootfs = match Self::load(&home) {
+            Some(rootfs) => rootfs,
+            None => {
+                Self::build(&recipe, dir, &home)?;
+                Self::load(&home).ok_or_else(|| RootfsError::Io {
+                    doing: "load",
+                    path: home.clone(),
+                    source: io::ErrorKind::InvalidData.into(),
+                })?
+            }
+        };
+        tidy(dir, &home);
+        Ok(rootfs)
+    }
+
+    /// The tree at `home`, if it is there and still what its manifest says.
+    fn load(home: &Path) -> Option<Self> {
+        let manifest: Manifest = serde_json::from_slice(&fs::read(home.join("manifest.json")).ok()?).ok()?;
+        let path = home.join("tree");
+        if tree_sha256(&path).ok()? != manifest.sha256 {
+            tracing::warn!(path = %path.display(), "the root file system was changed; building it anew");
+            return None;
+        }
+        let in_use = File::open(home.join("in-use")).ok()?;
+        flock(&in_use, FlockOperation::NonBlockingLockShared).ok()?;
+        Some(Self { path, sha256: manifest.sha256, interpreters: manifest.interpreters, _in_use: in_use })
+    }
+
+    fn build(recipe: &Recipe, dir: &Path, home: &Path) -> Result<(), RootfsError> {
+        let aside = dir.join(format!(".building-{}", std::process::id()));
+        remove_tree(&aside).map_err(RootfsError::at("remove", &aside))?;
+        if home.exists() {
+            fs::rename(home, &aside).map_err(RootfsError::at("move", home))?;
+            remove_tree(&aside).map_err(RootfsError::at("remove", &aside))?;
+        }
+        let tree = aside.join("tree");
+        fs::create_dir_all(&tree).map_err(RootfsError::at("create", &tree))?;
+        build::build(recipe, &tree)?;
+        let manifest = Manifest {
+            sha256: tree_sha256(&tree).map_err(RootfsError::at("read", &tree))?,
+            interpreters: recipe.interpreters.clone(),
+        };
+        let text = serde_json::to_vec(&manifest).map_err(io::Error::from);
+        let path = aside.join("manifest.json");
+        text.and_then(|text| fs::write(&path, text)).map_err(RootfsError::at("write", &path))?;
+        let path = aside.join("in-use");
+        fs::write(&path, "").map_err(RootfsError::at("write", &path))?;
+        fs::rename(&aside, home).map_err(RootfsError::at("move", &aside))
+    }
+}
+
+/// Takes the lock of `dir`, waiting while another process builds.
+fn lock(dir: &Path) -> Result<File, RootfsError> {
+    let path = dir.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(RootfsError::at("open", &path))?;
+    let started = Instant::now();
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if started.elapsed() > LOCK_DEADLINE {
+            return Err(RootfsError::Locked { path });
+        }
+        pause(Duration::from_millis(50));
+    }
+    Ok(file)
+}
+
+/// Deletes half-built trees and finished ones that no process uses. Called with the lock held.
+fn tidy(dir: &Path, current: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if path == current || !path.is_dir() {
+            continue;
+        }
+        let in_use = File::open(path.join("in-use"))
+            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+        if !in_use && let Err(error) = remove_tree(&path) {
+            tracing::debug!(path = %path.display(), %error, "an old root file system stays");
+        }
+    }
+}
+
+/// Removes a directory tree; absent is fine.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,135 @@
+//! Copies a recipe's files into a fresh tree.
+//!
+//! Modes are normalised (0555 for what can be executed, 0444 otherwise), so no set-user-id bit survives.
+//! Modification times are kept, because Python trusts a compiled module only if its source's time matches.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use super::RootfsError;
+use super::recipe::Recipe;
+
+/// Directories jobs expect, most of them mount points.
+const DIRS: &[&str] = &["boot", "dev", "etc", "job", "proc", "tmp", "usr", "var/tmp", "work"];
+/// Links of a merged `/usr`, made when the host has them.
+const MERGED: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64"];
+/// Longest chain of symbolic links followed.
+const LINKS_MAX: usize = 16;
+
+/// Builds `recipe` in the empty directory `tree`.
+pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
+    for dir in DIRS {
+        let path = tree.join(dir);
+        fs::create_dir_all(&path).map_err(RootfsError::at("create", &path))?;
+    }
+    for name in MERGED {
+        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+            let inside = tree.join(target.strip_prefix("/").unwrap_or(&target));
+            fs::create_dir_all(&inside).map_err(RootfsError::at("create", &inside))?;
+            let link = tree.join(name);
+            symlink(&target, &link).map_err(RootfsError::at("link", &link))?;
+        }
+    }
+    let mut placed = BTreeSet::new();
+    for file in &recipe.files {
+        place(file, tree, &mut placed)?;
+    }
+    for (path, text) in &recipe.texts {
+        let path = tree.join(path);
+        fs::write(&path, text).map_err(RootfsError::at("write", &path))?;
+        set_mode(&path, 0o444)?;
+    }
+    Ok(())
+}
+
+/// Copies one host path to the same place in the tree, with every link on the way to the file.
+fn place(file: &Path, tree: &Path, placed: &mut BTreeSet<PathBuf>) -> Result<(), RootfsError> {
+    let mut source = file.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Some(real) = with_real_parent(&source) else { return Ok(()) };
+        if !placed.insert(real.clone()) {
+            return Ok(());
+        }
+        let destination = tree.join(real.strip_prefix("/").unwrap_or(&real));
+        if let Some(parent) = destination.parent() {
+            fs::create_dir_all(parent).map_err(RootfsError::at("create", parent))?;
+        }
+        match fs::read_link(&real) {
+            Ok(target) => {
+                symlink(&target, &destination).map_err(RootfsError::at("link", &destination))?;
+                source = resolve(&real, &target);
+            }
+            Err(_) => return copy(&real, &destination),
+        }
+    }
+    Ok(())
+}
+
+/// The path with its directory's links resolved; the last component stays as it is.
+fn with_real_parent(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+}
+
+/// Where the link at `link` leads. `..` is taken literally, which is right below a real parent.
+fn resolve(link: &Path, target: &Path) -> PathBuf {
+    let mut resolved = link.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
+    for component in target.components() {
+        match component {
+            Component::RootDir => resolved = PathBuf::from("/"),
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::Normal(name) => resolved.push(name),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    resolved
+}
+
+fn copy(source: &Path, destination: &Path) -> Result<(), RootfsError> {
+    fs::copy(source, destination).map_err(RootfsError::at("copy", source))?;
+    let metadata = fs::metadata(source).map_err(RootfsError::at("read", source))?;
+    if let Ok(modified) = metadata.modified() {
+        // The copy inherits a mode that may forbid writing, so it is opened by its owner first.
+        set_mode(destination, 0o644)?;
+        let file =
+            File::options().write(true).open(destination).map_err(RootfsError::at("open", destination))?;
+        file.set_times(FileTimes::new().set_modified(modified))
+            .map_err(RootfsError::at("write", destination))?;
+    }
+    let executable = metadata.permissions().mode() & 0o111 != 0;
+    set_mode(destination, if executable { 0o555 } else { 0o444 })
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), RootfsError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(RootfsError::at("change the mode of", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_resolve_relative_absolute_and_upwards() {
+        let link = Path::new("/usr/bin/awk");
+        assert_eq!(resolve(link, Path::new("mawk")), Path::new("/usr/bin/mawk"));
+        assert_eq!(resolve(link, Path::new("/etc/alternatives/awk")), Path::new("/etc/alternatives/awk"));
+        assert_eq!(resolve(link, Path::new("../lib/./x")), Path::new("/usr/lib/x"));
+        assert_eq!(resolve(link, Path::new("../../../../x")), Path::new("/x"));
+    }
+
+    #[test]
+    fn a_copied_file_loses_its_setuid_bit_and_keeps_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, destination) = (dir.path().join("su"), dir.path().join("copy"));
+        fs::write(&source, "x").unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o4755)).unwrap();
+        copy(&source, &destination).unwrap();
+        let (before, after) = (fs::metadata(&source).unwrap(), fs::metadata(&destination).unwrap());
+        assert_eq!(after.permissions().mode() & 0o7777, 0o555);
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    }
+}
