@@ -12,6 +12,7 @@ pub mod address;
 pub mod api;
 pub mod close;
 pub mod codec;
+pub mod delivery;
 pub mod evidence;
 pub mod flight;
 pub mod hello;
