@@ -183,7 +183,10 @@ mod tests {
     }
 
     /// The frame encodes to exactly these bytes: what is written here is what old releases read.
-    fn golden<T: Serialize + serde::de::DeserializeOwned + PartialEq + fmt::Debug>(frame: &T, parts: &[&[u8]]) {
+    fn golden<T: Serialize + serde::de::DeserializeOwned + PartialEq + fmt::Debug>(
+        frame: &T,
+        parts: &[&[u8]],
+    ) {
         assert_eq!(codec::encode(frame), parts.concat());
         assert_eq!(&codec::decode::<T>(&parts.concat()).unwrap(), frame);
     }

@@ -12,6 +12,8 @@
 
 pub mod directory;
 pub mod handler;
+pub mod limits;
 pub mod links;
+pub mod outbox;
 pub mod store;
 pub mod time;

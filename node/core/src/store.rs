@@ -43,16 +43,20 @@ pub enum Table {
     OutboxParcels = 11,
     /// Parcels by message, to find one again.
     OutboxMessages = 12,
-    /// The receiving side: how far each peer's outbox was taken in, by peer and epoch.
+    /// The receiving side: which session of a peer may deliver, and how far each epoch was taken in, by peer.
     InboxMarks = 13,
     /// Messages already applied, by peer and message.
     InboxSeen = 14,
     /// Deadlines of parcels, by time.
     OutboxDeadlines = 15,
-    /// What delivery could not do: gaps, rollbacks, by time.
+    /// What delivery could not do: gaps, rollbacks, by peer and number.
     DeliveryReports = 16,
     /// Messages applied, by time, to forget old ones.
     InboxSeenByTime = 17,
+    /// The one status a slot has in its outbox and the one waiting behind it, by peer and slot.
+    OutboxSlots = 18,
+    /// What all outboxes of this node hold together: a single row.
+    OutboxTotals = 19,
     /// Conversations, by conversation.
     Conversations = 20,
     /// Messages, by conversation and message.

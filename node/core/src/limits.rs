@@ -1,0 +1,62 @@
+//! Every bound on what a node keeps or waits for, with its unit and its reason, and what happens when it is reached.
+
+// Delivery: what lies in outboxes, and what inboxes remember.
+
+/// Parcels one peer's outbox holds, waiting and reserved. Then new requests are refused with numbers.
+pub const OUTBOX_PARCELS_MAX: u64 = 100_000;
+
+/// Bytes of bodies one peer's outbox holds, waiting and reserved: what one commit can still rewrite when a disk turns
+/// out to have gone back. Then new requests are refused with numbers.
+pub const OUTBOX_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Parcels all outboxes of a node hold together. Then new requests to any peer are refused.
+pub const OUTBOXES_PARCELS_MAX: u64 = 1_000_000;
+
+/// Bytes of bodies all outboxes of a node hold together: a tenth of a small disk. Then as above.
+pub const OUTBOXES_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Parcels beyond [`OUTBOX_PARCELS_MAX`] that only withdrawals and cancellations may use: a full outbox must still
+/// let work be taken back.
+pub const OUTBOX_CONTROL_PARCELS: u64 = 10_000;
+
+/// Bytes beyond [`OUTBOX_BYTES_MAX`] for the same.
+pub const OUTBOX_CONTROL_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Bytes of one parcel's body: its frame has room for 1 KiB of framing. Longer bodies travel as blobs.
+pub const PARCEL_BODY_BYTES_MAX: usize = mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX - 1024;
+
+/// Milliseconds an acknowledged parcel is kept at least, to send it again to a peer whose disk was restored: the
+/// usual distance of a snapshot taken before an upgrade. Later such a peer is told of a gap instead.
+pub const RETAINED_MS: u64 = 60 * 60 * 1000;
+
+/// Milliseconds by which acknowledged parcels are dated together, so that an outbox remembers a dozen dates only.
+pub const RETAINED_STEP_MS: u64 = 5 * 60 * 1000;
+
+/// Acknowledged parcels kept for one peer. Then the oldest go early.
+pub const RETAINED_PARCELS_MAX: u64 = 10_000;
+
+/// Bytes of acknowledged bodies kept for one peer. Then the oldest go early.
+pub const RETAINED_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Milliseconds a message that was applied is remembered at least: a sender whose disk is restored from a backup
+/// older than this may have a message applied twice.
+pub const SEEN_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Messages remembered for one peer: about three a second over [`SEEN_MS`], 300 MB of rows. Then the peer is told it
+/// is [`Quota`](mesh_protocol::delivery::BusyReason::Quota)-busy until old ones are forgotten.
+pub const SEEN_MAX: u64 = 2_000_000;
+
+/// Numberings remembered for one peer. A new one means its disk was restored, so more than a few are a fault or an
+/// attack; the least recently used is forgotten.
+pub const INBOX_EPOCHS_MAX: usize = 8;
+
+/// Delivery reports kept for one peer; the oldest goes first.
+pub const DELIVERY_REPORTS_MAX: u64 = 256;
+
+/// Characters kept of the last error of a peer's link.
+pub const LAST_ERROR_CHARS_MAX: usize = 200;
+
+/// Rows read at once when a sending task fills its window.
+pub const SEND_PAGE_ROWS: usize = 32;
+
+const _: () = assert!(RETAINED_MS < SEEN_MS, "what may be sent again is still known to the receiver");

@@ -1,0 +1,339 @@
+//! Sessions: what the peer has is compared with what this disk says, and a restored disk on either side is found.
+
+use mesh_protocol::delivery::{Chain, Gap, Open, Resume};
+use mesh_protocol::id::{MessageId, NodeId};
+use thiserror::Error;
+
+use super::acknowledge::Delivered;
+use super::head::{Head, Outbox, Session, fresh_epoch};
+use super::parcel::{Place, State, StoredParcel, StoredSlot};
+use super::report::{DeliveryReport, ReportKind, Side};
+use super::{BlockReason, report};
+use crate::limits;
+use crate::store::{Overlay, Store, StoreError, get, scan_from, scan_prefix};
+use crate::time::Now;
+
+/// Why no session was opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Nothing goes to this peer until it is unblocked.
+    #[error("the peer is blocked: {0:?}")]
+    Blocked(BlockReason),
+    /// The state could not be read.
+    #[error("cannot read the outbox")]
+    Store(#[from] StoreError),
+}
+
+/// What came of a peer's answer to [`open`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resumed {
+    /// The session lives.
+    Live {
+        /// To be sent before any parcel.
+        gap: Option<Gap>,
+        /// The first parcel to send.
+        send_from: u64,
+        /// Arrived in an earlier session.
+        delivered: Vec<Delivered>,
+        /// Withdrawn, and now known never to have arrived: it did not run.
+        never_arrived: Vec<MessageId>,
+        /// The peer's disk went back: what was recorded about it.
+        report: Option<DeliveryReport>,
+    },
+    /// This node's disk went back. There is a new epoch with everything unacknowledged in it: close this session and
+    /// open another, after a back-off if it happens again.
+    RolledBack {
+        /// What was recorded about it.
+        report: DeliveryReport,
+    },
+    /// Not an answer to the session being opened. Nothing was changed.
+    Stale,
+}
+
+/// Begins a session to a peer and ends any other. Nothing is sent in it before [`handle_resume`].
+///
+/// `session` must be random: the receiver tells sessions apart by it.
+///
+/// # Errors
+/// [`OpenError`]; nothing was changed.
+pub fn open(
+    tx: &mut Overlay<'_>,
+    rng: &mut dyn rand::Rng,
+    peer: NodeId,
+    session: u64,
+) -> Result<Open, OpenError> {
+    let mut outbox = Outbox::load_or_begin(tx, rng, peer)?;
+    if let Some(reason) = outbox.head.blocked {
+        return Err(OpenError::Blocked(reason));
+    }
+    outbox.head.session = Session::Opening(session);
+    let frame = outbox.head.open_frame(session);
+    outbox.save();
+    Ok(frame)
+}
+
+/// Compares what the peer has with what is here, and starts the session if both disks are what they were. Everything
+/// queued counts as offered from this commit on.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn handle_resume(
+    tx: &mut Overlay<'_>,
+    now: Now,
+    rng: &mut dyn rand::Rng,
+    peer: NodeId,
+    session: u64,
+    resume: Resume,
+) -> Result<Resumed, StoreError> {
+    let Some(mut outbox) = Outbox::load(tx, peer)? else { return Ok(Resumed::Stale) };
+    if outbox.head.session != Session::Opening(session) || outbox.head.epoch != resume.epoch {
+        return Ok(Resumed::Stale);
+    }
+    let mut report = None;
+    match outbox.compare(&resume)? {
+        Disks::AsTheyWere => {}
+        Disks::OursWentBack => {
+            let report = outbox.begin_epoch(now, rng, resume.mark)?;
+            outbox.save();
+            return Ok(Resumed::RolledBack { report });
+        }
+        Disks::TheirsWentBack => report = Some(outbox.step_back(now, resume.mark)?),
+    }
+    let delivered = outbox.settle(now, resume.mark)?;
+    let never_arrived = outbox.bury_withdrawn(resume.mark)?;
+    let head = &mut outbox.head;
+    head.session = Session::Live(session);
+    head.offered = head.last();
+    head.attempts = 0;
+    head.last_error = None;
+    let first_missing = resume.mark.saturating_add(1);
+    let gap = (head.first > first_missing).then(|| Gap {
+        from: first_missing,
+        to: head.first.saturating_sub(1),
+        chain: head.first_chain,
+    });
+    let send_from = first_missing.max(head.first);
+    outbox.save();
+    Ok(Resumed::Live { gap, send_from, delivered, never_arrived, report })
+}
+
+/// Ends a session, if it is still the current one. What was offered in it stays offered.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn session_lost(tx: &mut Overlay<'_>, peer: NodeId, session: u64) -> Result<(), StoreError> {
+    change(tx, peer, |head| {
+        if matches!(head.session, Session::Live(current) | Session::Opening(current) if current == session) {
+            head.session = Session::None;
+        }
+    })
+}
+
+/// At the start of the process: no session outlived the one before.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn forget_sessions(tx: &mut Overlay<'_>) -> Result<(), StoreError> {
+    for (peer, mut head) in scan_prefix::<Head>(tx, &(), usize::MAX)? {
+        if head.session != Session::None {
+            head.session = Session::None;
+            tx.put(&peer, &head);
+        }
+    }
+    Ok(())
+}
+
+/// Counts a failed attempt to reach a peer, for people to see. The next session that lives resets it.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn note_failure(tx: &mut Overlay<'_>, peer: NodeId, error: &str) -> Result<(), StoreError> {
+    change(tx, peer, |head| {
+        head.attempts = head.attempts.saturating_add(1);
+        head.last_error = Some(error.chars().take(limits::LAST_ERROR_CHARS_MAX).collect());
+    })
+}
+
+/// Stops sending to a peer; its rows stay, for [`unblock`](super::unblock) or [`discard`](super::discard).
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn set_blocked(
+    tx: &mut Overlay<'_>,
+    rng: &mut dyn rand::Rng,
+    peer: NodeId,
+    reason: BlockReason,
+) -> Result<(), StoreError> {
+    let mut outbox = Outbox::load_or_begin(tx, rng, peer)?;
+    outbox.head.blocked = Some(reason);
+    outbox.head.session = Session::None;
+    outbox.save();
+    Ok(())
+}
+
+/// Lets a peer have its parcels again.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn unblock(tx: &mut Overlay<'_>, peer: NodeId) -> Result<(), StoreError> {
+    change(tx, peer, |head| head.blocked = None)
+}
+
+fn change(tx: &mut Overlay<'_>, peer: NodeId, edit: impl FnOnce(&mut Head)) -> Result<(), StoreError> {
+    let Some(mut head) = get::<Head>(tx, &peer)? else { return Ok(()) };
+    edit(&mut head);
+    tx.put(&peer, &head);
+    Ok(())
+}
+
+/// Which disk is not what it was.
+enum Disks {
+    AsTheyWere,
+    OursWentBack,
+    TheirsWentBack,
+}
+
+impl Outbox<'_, '_> {
+    fn compare(&self, resume: &Resume) -> Result<Disks, StoreError> {
+        // It took what this disk never offered (`mark >= next` is the plainest case).
+        if resume.mark > self.head.offered {
+            return Ok(Disks::OursWentBack);
+        }
+        // It took as many, but others. Only a machine restored with its memory gets here: it goes on offering.
+        if self.chain_at(resume.mark)?.is_some_and(|chain| chain != resume.chain) {
+            return Ok(Disks::OursWentBack);
+        }
+        Ok(if resume.mark < self.head.acked { Disks::TheirsWentBack } else { Disks::AsTheyWere })
+    }
+
+    /// The chain at a sequence, unless it is forgotten.
+    fn chain_at(&self, seq: u64) -> Result<Option<Chain>, StoreError> {
+        if seq == self.head.last() {
+            return Ok(Some(self.head.chain));
+        }
+        if seq == self.head.first.saturating_sub(1) {
+            return Ok(Some(self.head.first_chain));
+        }
+        Ok(self.parcel(seq)?.map(|parcel| parcel.chain))
+    }
+
+    /// A new numbering with everything that still is to arrive. The disk that was replaced may have sent any of it,
+    /// so nothing is claimed about these parcels any more.
+    fn begin_epoch(
+        &mut self,
+        now: Now,
+        rng: &mut dyn rand::Rng,
+        mark: u64,
+    ) -> Result<DeliveryReport, StoreError> {
+        let from = self.head.acked.saturating_add(1);
+        let report = self.report(now, ReportKind::SenderRolledBack, from, mark.max(self.head.acked));
+        report::write(self.tx, &report)?;
+        let rows = self.rows(self.head.first, self.head.last())?;
+        let Head { acked, .. } = self.head;
+        self.restart(rng);
+        for (seq, parcel) in rows {
+            self.tx.delete::<StoredParcel>(&(self.peer, seq));
+            self.tx.delete::<Place>(&(self.peer, parcel.message));
+            if seq > acked {
+                self.requeue(seq, parcel)?;
+            }
+        }
+        self.head.uncertain_to = self.head.last();
+        Ok(report)
+    }
+
+    /// An empty numbering, with room and reservations as they were.
+    pub(super) fn restart(&mut self, rng: &mut dyn rand::Rng) {
+        let old = std::mem::replace(&mut self.head, Head::new(fresh_epoch(rng)));
+        self.head.count = old.count;
+        self.head.bytes = old.bytes;
+        self.head.reserved_count = old.reserved_count;
+        self.head.reserved_bytes = old.reserved_bytes;
+        self.head.blocked = old.blocked;
+        self.head.attempts = old.attempts.saturating_add(1);
+        self.head.last_error = old.last_error;
+    }
+
+    fn requeue(&mut self, old_seq: u64, parcel: StoredParcel) -> Result<(), StoreError> {
+        let slot = match parcel.slot {
+            Some(slot) => get::<StoredSlot>(self.tx as &dyn Store, &(self.peer, slot))?
+                .filter(|stored| stored.seq == old_seq)
+                .map(|stored| (slot, stored)),
+            None => None,
+        };
+        // A withdrawn parcel needs no place in a numbering the peer has not seen.
+        if parcel.state != State::Wanted && slot.is_none() {
+            self.credit(1, parcel.bytes());
+            return Ok(());
+        }
+        let StoredParcel { message, body, queued_at, deadline, .. } = parcel;
+        let seq = self.append(message, body, queued_at, deadline, slot.as_ref().map(|(slot, _)| *slot));
+        if let Some((slot, stored)) = slot {
+            self.tx.put(&(self.peer, slot), &StoredSlot { seq, ..stored });
+        }
+        Ok(())
+    }
+
+    /// The peer forgot parcels it acknowledged: those that are kept wait again, the others are a gap.
+    fn step_back(&mut self, now: Now, mark: u64) -> Result<DeliveryReport, StoreError> {
+        let missing = mark.saturating_add(1);
+        let report = self.report(now, ReportKind::ReceiverRolledBack, missing, self.head.acked);
+        report::write(self.tx, &report)?;
+        if self.head.first > missing {
+            let gap = self.report(now, ReportKind::Gap, missing, self.head.first.saturating_sub(1));
+            report::write(self.tx, &gap)?;
+        }
+        for (_, parcel) in self.rows(missing.max(self.head.first), self.head.acked)? {
+            self.charge(1, parcel.bytes());
+            self.head.retained_bytes = self.head.retained_bytes.saturating_sub(parcel.bytes());
+            self.head.oldest_at = self.head.oldest_at.min(parcel.queued_at);
+        }
+        self.head.uncertain_to = self.head.uncertain_to.max(self.head.offered);
+        self.head.acked = mark;
+        for (_, to) in &mut self.head.retained {
+            *to = mark.min(*to);
+        }
+        Ok(report)
+    }
+
+    /// Withdrawn parcels that had not arrived before this session never will.
+    fn bury_withdrawn(&mut self, mark: u64) -> Result<Vec<MessageId>, StoreError> {
+        let mut never_arrived = Vec::new();
+        let mut next = mark.saturating_add(1).max(self.head.first);
+        while self.head.withdrawn > 0 {
+            let page =
+                scan_from::<StoredParcel>(self.tx, &self.peer, &(self.peer, next), limits::SEND_PAGE_ROWS)?;
+            let Some(((_, last), _)) = page.last() else { break };
+            next = last.saturating_add(1);
+            for ((_, seq), mut parcel) in page {
+                if parcel.state != State::Withdrawn {
+                    continue;
+                }
+                self.head.withdrawn = self.head.withdrawn.saturating_sub(1);
+                self.credit(0, parcel.bytes());
+                self.tx.delete::<Place>(&(self.peer, parcel.message));
+                parcel.bury();
+                self.put_parcel(seq, &parcel);
+                if seq > self.head.uncertain_to {
+                    never_arrived.push(parcel.message);
+                }
+            }
+        }
+        self.head.withdrawn = 0;
+        Ok(never_arrived)
+    }
+
+    fn report(&self, now: Now, kind: ReportKind, from: u64, to: u64) -> DeliveryReport {
+        let Head { epoch, .. } = self.head;
+        DeliveryReport {
+            at: now.node,
+            wall_ms: now.wall_ms,
+            peer: self.peer,
+            side: Side::Sending,
+            kind,
+            epoch,
+            from,
+            to,
+        }
+    }
+}
