@@ -156,6 +156,13 @@ pub struct SignedRecord {
     pub signature: [u8; 64],
 }
 
+/// A record whose signature was checked, with the bytes it was checked over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedRecord {
+    record: NodeRecord,
+    signed: SignedRecord,
+}
+
 /// Why a record is refused. Nothing changed; the observer counts it against whoever sent it.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum RecordError {
@@ -205,12 +212,12 @@ impl NodeRecord {
 }
 
 impl SignedRecord {
-    /// The record, after everything about it was checked: size, encoding, mesh, contents and signature, in this order,
-    /// so that the costly check comes last.
+    /// Checks everything about the record: size, encoding, mesh, contents and signature, in this order, so that the
+    /// costly check comes last.
     ///
     /// # Errors
     /// The first [`RecordError`] that applies.
-    pub fn open(&self, mesh: MeshId) -> Result<NodeRecord, RecordError> {
+    pub fn verify(self, mesh: MeshId) -> Result<VerifiedRecord, RecordError> {
         let record = self.decode()?;
         if record.mesh != mesh {
             return Err(RecordError::OtherMesh { found: record.mesh });
@@ -220,7 +227,7 @@ impl SignedRecord {
         let key = VerifyingKey::from_bytes(record.node.as_bytes()).map_err(|_| foreign.clone())?;
         let signature = Signature::from_bytes(&self.signature);
         key.verify_strict(&signed_bytes(&self.body), &signature).map_err(|_| foreign)?;
-        Ok(record)
+        Ok(VerifiedRecord { record, signed: self })
     }
 
     fn decode(&self) -> Result<NodeRecord, RecordError> {
@@ -237,6 +244,20 @@ impl SignedRecord {
                 known: RECORD_VERSION,
             })),
         }
+    }
+}
+
+impl VerifiedRecord {
+    /// What it says.
+    #[must_use]
+    pub const fn record(&self) -> &NodeRecord {
+        &self.record
+    }
+
+    /// The owner's bytes and signature, as they are stored and passed on.
+    #[must_use]
+    pub const fn signed(&self) -> &SignedRecord {
+        &self.signed
     }
 }
 

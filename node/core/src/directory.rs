@@ -10,56 +10,52 @@ pub mod exchange;
 
 use std::collections::BTreeMap;
 
-use mesh_protocol::id::{MeshId, NodeId};
-use mesh_protocol::record::{Lifecycle, NodeRecord, RecordError, RecordVersion, SignedRecord};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::record::{Lifecycle, NodeRecord, RecordVersion, SignedRecord, VerifiedRecord};
 use mesh_protocol::sync::{IdPrefix, MEMBERS_MAX, VersionMark};
 use sha2::{Digest as _, Sha256};
 
 /// One member's newest record.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What it says.
-    pub record: NodeRecord,
-    /// The owner's bytes and signature, as they are passed on.
-    pub signed: SignedRecord,
+    verified: VerifiedRecord,
     mark: VersionMark,
     hash: [u8; 32],
 }
 
-/// What became of a record that verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// The first one of its node.
-    New(NodeId),
+    New,
     /// Replaced an older one.
-    Newer(NodeId),
+    Newer,
     /// Not newer than the one that is here, or the farewell of a node nobody here knew.
-    Stale(NodeId),
+    Stale,
     /// No room for another member: [`MEMBERS_MAX`] are here.
-    NoRoom(NodeId),
+    NoRoom,
 }
 
-/// The newest record of every member of one mesh.
+/// The newest record of every member. All of one mesh: whoever verifies them says of which.
 #[derive(Debug, Clone)]
 pub struct Directory {
-    mesh: MeshId,
     entries: BTreeMap<NodeId, Entry>,
     root: [u8; 16],
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Directory {
     /// A directory without records.
     #[must_use]
-    pub fn new(mesh: MeshId) -> Self {
-        let mut empty = Self { mesh, entries: BTreeMap::new(), root: [0; 16] };
+    pub fn new() -> Self {
+        let mut empty = Self { entries: BTreeMap::new(), root: [0; 16] };
         empty.hash_all();
         empty
-    }
-
-    /// The mesh whose records it takes.
-    #[must_use]
-    pub const fn mesh(&self) -> MeshId {
-        self.mesh
     }
 
     /// The hash over all records: equal roots, equal directories.
@@ -77,7 +73,7 @@ impl Directory {
     /// The version of a node's record.
     #[must_use]
     pub fn version(&self, node: &NodeId) -> Option<RecordVersion> {
-        self.entries.get(node).map(|entry| entry.record.version)
+        self.entries.get(node).map(|entry| entry.record().version)
     }
 
     /// All entries, by node.
@@ -85,22 +81,19 @@ impl Directory {
         self.entries.iter()
     }
 
-    /// Checks a record and keeps it if it is newer than what is here.
-    ///
-    /// # Errors
-    /// [`RecordError`] when it does not verify for this mesh; nothing changed.
-    pub fn take(&mut self, signed: SignedRecord) -> Result<Taken, RecordError> {
-        let record = signed.open(self.mesh)?;
+    /// Keeps a record if it is newer than what is here.
+    pub fn take(&mut self, verified: VerifiedRecord) -> Taken {
+        let record = verified.record();
         let node = record.node;
         match self.entries.get(&node) {
-            None if record.lifecycle == Lifecycle::Left => return Ok(Taken::Stale(node)),
-            None if self.entries.len() >= MEMBERS_MAX => return Ok(Taken::NoRoom(node)),
-            Some(held) if !held.is_older_than(&record, &signed) => return Ok(Taken::Stale(node)),
+            None if record.lifecycle == Lifecycle::Left => return Taken::Stale,
+            None if self.entries.len() >= MEMBERS_MAX => return Taken::NoRoom,
+            Some(held) if !held.is_older_than(&verified) => return Taken::Stale,
             None | Some(_) => {}
         }
-        let replaced = self.entries.insert(node, Entry::new(record, signed));
+        let replaced = self.entries.insert(node, Entry::new(verified));
         self.hash_all();
-        Ok(if replaced.is_some() { Taken::Newer(node) } else { Taken::New(node) })
+        if replaced.is_some() { Taken::Newer } else { Taken::New }
     }
 
     /// Removes a node's record, if there is one.
@@ -125,15 +118,31 @@ impl Directory {
 }
 
 impl Entry {
-    fn new(record: NodeRecord, signed: SignedRecord) -> Self {
-        let hash: [u8; 32] = Sha256::digest(&signed.body).into();
-        let [h0, h1, ..] = hash;
-        Self { mark: VersionMark::new(record.version, [h0, h1]), record, signed, hash }
+    /// What the record says.
+    #[must_use]
+    pub const fn record(&self) -> &NodeRecord {
+        self.verified.record()
     }
 
-    fn is_older_than(&self, record: &NodeRecord, signed: &SignedRecord) -> bool {
-        (self.record.version, &self.signed.body) < (record.version, &signed.body)
+    /// The record as it is passed on.
+    #[must_use]
+    pub const fn signed(&self) -> &SignedRecord {
+        self.verified.signed()
     }
+
+    fn new(verified: VerifiedRecord) -> Self {
+        let hash: [u8; 32] = Sha256::digest(&verified.signed().body).into();
+        let [h0, h1, ..] = hash;
+        Self { mark: VersionMark::new(verified.record().version, [h0, h1]), verified, hash }
+    }
+
+    fn is_older_than(&self, other: &VerifiedRecord) -> bool {
+        order(&self.verified) < order(other)
+    }
+}
+
+fn order(of: &VerifiedRecord) -> (RecordVersion, &[u8]) {
+    (of.record().version, &of.signed().body)
 }
 
 fn prefix(node: &NodeId) -> IdPrefix {

@@ -14,6 +14,7 @@ pub mod directory;
 pub mod handler;
 pub mod limits;
 pub mod links;
+pub mod membership;
 pub mod outbox;
 pub mod store;
 pub mod time;

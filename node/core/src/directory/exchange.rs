@@ -160,7 +160,7 @@ impl Exchange {
         self.phase = Phase::Done;
         let mine = directory.by_prefix();
         let chosen = self.wanted.iter().filter_map(|wanted| mine.get(wanted));
-        let pages = pages(chosen.map(|(_, entry)| &entry.signed));
+        let pages = pages(chosen.map(|(_, entry)| entry.signed()));
         let send = with_last(pages).map(|(records, last)| SyncFrame::Records { records, last }.encode());
         Ok(Step { send: send.collect(), heard, done: true })
     }
@@ -202,7 +202,7 @@ fn compare(directory: &Directory, rows: &[DigestRow]) -> Step {
             None => wanted.push(row.prefix),
         }
     }
-    let pages = pages(lacking.values().map(|(_, entry)| &entry.signed));
+    let pages = pages(lacking.values().map(|(_, entry)| entry.signed()));
     let offers = with_last(pages).map(|(records, last)| {
         let wanted = std::mem::take(&mut wanted);
         SyncFrame::Offer { wanted, records, last }.encode()

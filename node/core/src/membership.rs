@@ -1,0 +1,325 @@
+//! Membership: who is in the mesh and who of them can be reached, as this node sees it.
+//!
+//! Liveness is SWIM (Das, Gupta and Motivala 2002): every second one linked peer is probed, in random round-robin
+//! order; who does not answer is suspected and, after a time that other accusers shorten (as in Lifeguard, Dadgar,
+//! Phillips and Currey 2018), judged unreachable. Differences, each to heal by itself: nothing is forgotten but what
+//! left or was revoked, unreachable peers are dialled for ever, and hearsay never judges.
+//!
+//! ```text
+//!                        contact: a new link, an answered probe
+//!            .------------------------<------------------------.
+//!            v                                                 |
+//!   Known ------> Alive ---- 2 probes missed, link down ---> Suspect ---- time up ----> Unreachable
+//!     |  contact                                               ^   dialled for ever          |
+//!     '--------------------- dial failed ----------------------'        contact ---> Alive <-'
+//!
+//!   any --- its signed farewell ------> Left --- its record of a later start --> Known or Alive
+//!   any --- no common version --------> Incompatible --- contact --> Alive
+//!   any --- two processes take turns -> Duplicate --- a quiet while, then contact --> Alive
+//!   any --- the root took it ---------> Revoked (final)
+//! ```
+//!
+//! Invariants:
+//! - Only contact makes a peer alive; only this node's own missed probes and failed dials make one suspect. An
+//!   accusation or a verdict from a peer makes this node look for itself at once, and shortens a suspicion it already
+//!   has. So no verdict spreads by itself.
+//! - Only the owner changes its record. An accused node answers with a later version, which starts the suspicion anew.
+//! - A node whose own probes all fail is `isolated`, and one that has just woken is careful: neither judges anybody.
+//! - All links are kept (full mesh). What would change for larger meshes is [`Membership::links_wanted`], whom to link,
+//!   and the second attempt of a probe, where indirect probes go.
+//!
+//! Driver's contract. Feed [`Input::Start`] first, then every event with its time; call [`Input::Wake`] at
+//! [`Membership::next_wake`], asked for again after each input. A wake-up carries no token: what is due is decided by
+//! `now` alone, so an early, late or repeated one does no harm. Perform outputs in order:
+//! - [`Output::Sign`]: sign with the node's key, feed back [`Input::Signed`] at once.
+//! - [`Output::Dial`]: exactly one [`Input::LinkUp`] or [`Input::DialFailed`] follows.
+//! - [`Output::Sync`]: run one exchange over a stream ([`Membership::begin_sync`], [`Membership::continue_sync`]), feed
+//!   what it heard as [`Input::Heard`], and end with [`Input::SyncEnded`], also when it failed. Incoming streams run
+//!   [`Membership::continue_sync`] too and feed [`Input::Heard`] only.
+//! - [`Output::RaiseEpoch`]: commit that epoch, then feed [`Input::EpochRaised`].
+//!
+//! Nothing here waits for a disk: records are handed out to be stored, and come back at the next start.
+
+mod dialling;
+mod judging;
+mod own;
+mod peer;
+mod probing;
+mod spreading;
+mod suspicion;
+pub mod timing;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use mesh_protocol::id::{MeshId, NodeId};
+use mesh_protocol::peer::{BootId, Moment};
+use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
+use rand::Rng;
+
+use crate::directory::Directory;
+use crate::directory::exchange::Heard;
+use crate::links::DialFailure;
+use crate::time::{NodeTime, Now};
+
+use own::Own;
+use peer::Peer;
+
+/// Who this node is, for one start of its process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The mesh.
+    pub mesh: MeshId,
+    /// This node.
+    pub node: NodeId,
+    /// Starts of this node, raised and committed before this one.
+    pub epoch: u64,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The process started. Comes first and once.
+    Start {
+        /// What this node says about itself.
+        advertisement: Box<Advertisement>,
+        /// The records of an earlier run, or of the node that let this one join.
+        stored: Vec<SignedRecord>,
+        /// Nodes that are no members any more.
+        revoked: Vec<NodeId>,
+    },
+    /// The time [`Membership::next_wake`] named has come.
+    Wake,
+    /// A link to a peer is up, or goes over another connection now.
+    LinkUp {
+        /// To whom.
+        peer: NodeId,
+        /// The peer's process.
+        boot: BootId,
+    },
+    /// The last connection to a peer is gone.
+    LinkDown {
+        /// To whom.
+        peer: NodeId,
+        /// Why, as one clause.
+        cause: String,
+    },
+    /// A dial ended without a link.
+    DialFailed {
+        /// To whom.
+        peer: NodeId,
+        /// Why.
+        failure: DialFailure,
+    },
+    /// A datagram came over a link.
+    Datagram {
+        /// From whom, by the link's certificate.
+        from: NodeId,
+        /// Its bytes, at most those of one datagram.
+        bytes: Vec<u8>,
+    },
+    /// An exchange brought something.
+    Heard {
+        /// From whom.
+        from: NodeId,
+        /// What.
+        heard: Heard,
+    },
+    /// An exchange this machine asked for is over.
+    SyncEnded {
+        /// With whom.
+        peer: NodeId,
+        /// Why it failed, if it did.
+        error: Option<String>,
+    },
+    /// What this node says about itself changed.
+    Advertise(Box<Advertisement>),
+    /// This node drains or leaves. After `Left`, stay until the record had time to spread.
+    Announce(Lifecycle),
+    /// The record of [`Output::Sign`], signed.
+    Signed(SignedRecord),
+    /// The epoch of [`Output::RaiseEpoch`] is committed.
+    EpochRaised(u64),
+    /// The root took a node's membership. Its links are closed by the driver at once, whatever this machine says.
+    Revoked(NodeId),
+}
+
+/// What to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Send a datagram over the link; drop it if there is none.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// Dial a peer.
+    Dial {
+        /// Whom.
+        peer: NodeId,
+        /// Where it says it is; never empty.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Close all connections to a peer.
+    Close {
+        /// To whom.
+        peer: NodeId,
+        /// Why, as one clause.
+        cause: String,
+    },
+    /// Compare directories with a linked peer.
+    Sync {
+        /// With whom.
+        peer: NodeId,
+    },
+    /// A peer's state changed; [`Membership::peer`] has the whole view.
+    Changed {
+        /// Whose.
+        peer: NodeId,
+    },
+    /// `isolated` changed; [`Membership::view`] has it.
+    SelfChanged,
+    /// Store this record: it is its node's newest.
+    Store {
+        /// Whose.
+        node: NodeId,
+        /// The record.
+        record: SignedRecord,
+    },
+    /// Remove this node's stored record: it left or was revoked long ago.
+    Forget {
+        /// Whose.
+        node: NodeId,
+    },
+    /// Sign this node's own record.
+    Sign(Box<NodeRecord>),
+    /// This node's disk was set back: commit this epoch.
+    RaiseEpoch(u64),
+}
+
+/// Who is in the mesh and who can be reached.
+#[derive(Debug)]
+pub struct Membership {
+    identity: Identity,
+    directory: Directory,
+    own: Own,
+    peers: BTreeMap<NodeId, Peer>,
+    revoked: BTreeSet<NodeId>,
+    rota: Vec<NodeId>,
+    next_seq: u64,
+    next_probe: NodeTime,
+    next_sync: NodeTime,
+    next_seek: NodeTime,
+    follow_up: Option<NodeTime>,
+    last_evidence: NodeTime,
+    isolated: Option<Moment>,
+    careful_until: NodeTime,
+}
+
+/// One call of [`Membership::handle`]: when, with which randomness, and what follows.
+struct Turn<'a> {
+    now: Now,
+    rng: &'a mut dyn Rng,
+    outputs: Vec<Output>,
+}
+
+impl Turn<'_> {
+    const fn moment(&self) -> Moment {
+        Moment { node_ms: self.now.node.0, wall_ms: self.now.wall_ms }
+    }
+
+    fn put(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+}
+
+impl Membership {
+    /// A node that knows nobody, before [`Input::Start`].
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            directory: Directory::new(),
+            own: Own::new(identity.epoch),
+            identity,
+            peers: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            rota: Vec::new(),
+            next_seq: 0,
+            next_probe: NodeTime(u64::MAX),
+            next_sync: NodeTime(u64::MAX),
+            next_seek: NodeTime(u64::MAX),
+            follow_up: None,
+            last_evidence: NodeTime(0),
+            isolated: None,
+            careful_until: NodeTime(0),
+        }
+    }
+
+    /// Takes one event and says what follows from it.
+    pub fn handle(&mut self, now: Now, rng: &mut dyn Rng, input: Input) -> Vec<Output> {
+        let mut turn = Turn { now, rng, outputs: Vec::new() };
+        self.notice_gap(&mut turn);
+        match input {
+            Input::Start { advertisement, stored, revoked } => {
+                self.handle_start(&mut turn, *advertisement, stored, revoked);
+            }
+            Input::Wake => {}
+            Input::LinkUp { peer, boot } => self.handle_link_up(&mut turn, peer, boot),
+            Input::LinkDown { peer, cause } => self.handle_link_down(&mut turn, peer, cause),
+            Input::DialFailed { peer, failure } => self.handle_dial_failed(&mut turn, peer, failure),
+            Input::Datagram { from, bytes } => self.handle_datagram(&mut turn, from, &bytes),
+            Input::Heard { from, heard } => self.handle_heard(&mut turn, from, heard),
+            Input::SyncEnded { peer, error } => self.handle_sync_ended(&turn, peer, error),
+            Input::Advertise(advertisement) => self.handle_advertise(&mut turn, *advertisement),
+            Input::Announce(lifecycle) => self.handle_announce(&mut turn, lifecycle),
+            Input::Signed(record) => self.handle_signed(&mut turn, record),
+            Input::EpochRaised(epoch) => self.handle_epoch_raised(&mut turn, epoch),
+            Input::Revoked(node) => self.handle_revoked(&mut turn, node),
+        }
+        self.do_what_is_due(&mut turn);
+        turn.outputs
+    }
+
+    /// When to feed [`Input::Wake`], if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> NodeTime {
+        let own = [self.next_probe, self.next_sync, self.next_seek];
+        let spreading = self.follow_up.into_iter().chain(self.own.due());
+        let members = self.members();
+        let peers = self.peers.values().filter_map(|peer| peer.next_due(members));
+        own.into_iter().chain(spreading).chain(peers).min().unwrap_or(self.next_probe)
+    }
+
+    /// The records of all members.
+    #[must_use]
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    fn do_what_is_due(&mut self, turn: &mut Turn<'_>) {
+        self.publish_when_due(turn);
+        self.probe_when_due(turn);
+        self.notice_isolation(turn);
+        self.judge_when_due(turn);
+        self.dial_when_due(turn);
+        self.sync_when_due(turn);
+    }
+
+    fn handle_start(
+        &mut self,
+        turn: &mut Turn<'_>,
+        advertisement: Advertisement,
+        stored: Vec<SignedRecord>,
+        revoked: Vec<NodeId>,
+    ) {
+        self.start_clocks(turn);
+        for node in revoked {
+            self.handle_revoked(turn, node);
+        }
+        self.own.advertise(advertisement);
+        self.take_stored(turn, stored);
+        self.publish(turn);
+    }
+}

@@ -1,0 +1,199 @@
+//! Judging: contact, suspicion, verdict, and when this node may not judge at all.
+
+use mesh_protocol::id::NodeId;
+use mesh_protocol::peer::{BootId, PeerState};
+
+use super::dialling::Haste;
+use super::peer::{Dial, Peer};
+use super::suspicion::Suspicion;
+use super::timing::{CAREFUL_MS, GAP_MS, ISOLATED_AFTER_MS};
+use super::{Membership, Output, Turn};
+use crate::time::NodeTime;
+
+impl Membership {
+    pub(super) fn handle_link_up(&mut self, turn: &mut Turn<'_>, node: NodeId, boot: BootId) {
+        if node == self.identity.node {
+            return;
+        }
+        if self.revoked.contains(&node) {
+            turn.put(Output::Close { peer: node, cause: "its membership was revoked".to_owned() });
+            return;
+        }
+        let moment = turn.moment();
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(moment));
+        peer.linked = true;
+        peer.dial = Dial::Idle;
+        peer.backoff.reset();
+        peer.last_failure = None;
+        peer.flight = None;
+        peer.syncing_since = None;
+        peer.note_boot(boot, turn.now.node);
+        self.note_evidence(turn);
+        self.note_contact(turn, node, "it is linked");
+        self.want_sync(turn, node);
+    }
+
+    pub(super) fn handle_link_down(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: String) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.note_error(&cause, moment);
+        if !peer.linked {
+            return;
+        }
+        peer.unlink();
+        self.suspect(turn, node, &cause);
+        self.dial_soon(turn, node, Haste::Now);
+    }
+
+    pub(super) fn handle_revoked(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        self.revoked.insert(node);
+        let moment = turn.moment();
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(moment));
+        if peer.linked {
+            turn.put(Output::Close { peer: node, cause: "its membership was revoked".to_owned() });
+        }
+        peer.retire();
+        if peer.enter(PeerState::Revoked, "the mesh's root revoked it", moment) {
+            turn.put(Output::Changed { peer: node });
+        }
+    }
+
+    /// The one way to become alive: the peer itself was there just now.
+    pub(super) fn note_contact(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: &str) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.last_success = Some(moment);
+        if !peer.is_member() {
+            return;
+        }
+        peer.suspicion = None;
+        let healed = peer.state == PeerState::Unreachable;
+        let (state, cause) = if peer.is_duplicate(turn.now.node) {
+            (PeerState::Duplicate, "two processes take turns with its identity")
+        } else {
+            (PeerState::Alive, cause)
+        };
+        if peer.enter(state, cause, moment) {
+            turn.put(Output::Changed { peer: node });
+        }
+        if healed {
+            self.hasten_unreachable(turn);
+        }
+    }
+
+    /// Begins a suspicion. The caller has evidence of its own.
+    pub(super) fn suspect(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: &str) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let can_fall = matches!(peer.state, PeerState::Known | PeerState::Alive | PeerState::Duplicate);
+        if can_fall && peer.enter(PeerState::Suspect, cause, moment) {
+            peer.suspicion = Some(Suspicion::new(turn.now.node));
+            turn.put(Output::Changed { peer: node });
+        }
+    }
+
+    pub(super) fn judge_when_due(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let members = self.members();
+        let ended: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| {
+                peer.suspicion.as_ref().is_some_and(|suspicion| suspicion.ends(members) <= now)
+            })
+            .map(|(node, _)| *node)
+            .collect();
+        let may_judge = self.isolated.is_none() && self.careful_until <= now;
+        for node in ended {
+            if may_judge {
+                self.give_up(turn, node, None);
+            } else if let Some(peer) = self.peers.get_mut(&node) {
+                peer.suspicion = Some(Suspicion::new(now));
+            }
+        }
+    }
+
+    /// The verdict. A link that is still there carries nothing: it is closed, and the peer dialled anew.
+    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: Option<(PeerState, &str)>) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let suspected = peer.cause.clone();
+        let (state, cause) = cause.unwrap_or((PeerState::Unreachable, &suspected));
+        peer.suspicion = None;
+        if peer.enter(state, cause, moment) {
+            turn.put(Output::Changed { peer: node });
+        }
+        if peer.linked {
+            peer.unlink();
+            turn.put(Output::Close { peer: node, cause: "it does not answer".to_owned() });
+            self.dial_soon(turn, node, Haste::Now);
+        }
+    }
+
+    /// Somebody is there, so this node is not cut off. Suspicions of the time when it was begin anew.
+    pub(super) fn note_evidence(&mut self, turn: &mut Turn<'_>) {
+        self.last_evidence = turn.now.node;
+        if self.isolated.take().is_some() {
+            turn.put(Output::SelfChanged);
+            self.suspect_anew(turn.now.node);
+            self.hasten_unreachable(turn);
+        }
+    }
+
+    /// Several peers suspected and not a sign from anybody: the fault is more likely here than with all of them.
+    pub(super) fn notice_isolation(&mut self, turn: &mut Turn<'_>) {
+        let count = |state| self.peers.values().filter(|peer| peer.state == state).count();
+        let silent = turn.now.node.since(self.last_evidence) > ISOLATED_AFTER_MS;
+        if self.isolated.is_none() && silent && count(PeerState::Suspect) >= 2 {
+            self.isolated = Some(turn.moment());
+            turn.put(Output::SelfChanged);
+        }
+    }
+
+    /// Notices that this machine slept: what was due long ago did not fail, it was not waited for.
+    pub(super) fn notice_gap(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        if now.since(self.next_wake()) < GAP_MS {
+            return;
+        }
+        self.careful_until = now.plus_ms(CAREFUL_MS);
+        self.last_evidence = now;
+        self.suspect_anew(now);
+        let linked: Vec<NodeId> =
+            self.peers.iter().filter(|(_, peer)| peer.linked).map(|(node, _)| *node).collect();
+        for node in linked {
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.flight = None;
+            }
+            self.send_ping(turn, node);
+        }
+        self.hasten_unreachable(turn);
+    }
+
+    fn suspect_anew(&mut self, now: NodeTime) {
+        for peer in self.peers.values_mut() {
+            peer.suspicion = peer.suspicion.take().map(|_| Suspicion::new(now));
+        }
+    }
+
+    /// Members, this node included.
+    pub(super) fn members(&self) -> u64 {
+        self.peers.values().filter(|peer| peer.is_member()).fold(1, |count, _| count + 1)
+    }
+}
+
+impl Peer {
+    fn unlink(&mut self) {
+        self.linked = false;
+        self.flight = None;
+        self.syncing_since = None;
+        self.sync_wanted = false;
+    }
+
+    /// Stops everything about a peer that is gone for good.
+    pub(super) fn retire(&mut self) {
+        self.suspicion = None;
+        self.flight = None;
+        self.dial = Dial::Idle;
+    }
+}

@@ -1,0 +1,154 @@
+//! Probes: whom to ask next, what an answer and a missing answer mean.
+
+use mesh_protocol::id::NodeId;
+use mesh_protocol::probe::{ACCUSATIONS_MAX, Accusation, Probe, Standing};
+use mesh_protocol::record::RecordVersion;
+use rand::seq::SliceRandom as _;
+
+use super::peer::Flight;
+use super::timing::{ACCUSE_AFTER_MS, FRESH_MS, PROBE_ATTEMPTS, PROBE_EVERY_MS};
+use super::{Membership, Output, Turn};
+use crate::time::NodeTime;
+
+impl Membership {
+    pub(super) fn handle_datagram(&mut self, turn: &mut Turn<'_>, from: NodeId, bytes: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.linked) else { return };
+        let Ok(probe) = Probe::decode(bytes) else {
+            peer.dropped.malformed = peer.dropped.malformed.saturating_add(1);
+            return;
+        };
+        self.note_evidence(turn);
+        match probe {
+            Probe::Ping { seq, standing } => {
+                let ack = Probe::Ack { seq, standing: self.standing(turn.now.node) };
+                turn.put(Output::Send { to: from, bytes: ack.encode() });
+                self.hear_standing(turn, from, &standing);
+            }
+            Probe::Ack { seq, standing } => {
+                self.take_answer(turn, from, seq);
+                self.hear_standing(turn, from, &standing);
+            }
+        }
+    }
+
+    /// A late answer proves as much as one in time; only a number never asked proves nothing.
+    fn take_answer(&mut self, turn: &mut Turn<'_>, from: NodeId, seq: u64) {
+        if seq >= self.next_seq {
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(&from)
+            && let Some(flight) = peer.flight.take_if(|flight| flight.seq == seq)
+        {
+            peer.rtt_ms = Some(turn.now.node.since(flight.sent));
+        }
+        self.note_contact(turn, from, "it answered a probe");
+    }
+
+    fn hear_standing(&mut self, turn: &mut Turn<'_>, from: NodeId, standing: &Standing) {
+        if self.directory.version(&from).is_none_or(|held| held < standing.version) {
+            self.want_sync(turn, from);
+        }
+        for accusation in &standing.accusations {
+            if accusation.node == self.identity.node {
+                self.refute(turn, accusation.version);
+            } else {
+                self.look_at(turn, accusation.node, from, Some(accusation.version));
+            }
+        }
+    }
+
+    /// Somebody gets no answer from a member. That is a reason to ask it now, and shortens a suspicion of our own.
+    pub(super) fn look_at(
+        &mut self,
+        turn: &mut Turn<'_>,
+        node: NodeId,
+        accuser: NodeId,
+        version: Option<RecordVersion>,
+    ) {
+        let held = self.directory.version(&node);
+        let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.is_member()) else { return };
+        let refuted = version.is_some_and(|accused| held.is_some_and(|held| accused < held));
+        if let Some(suspicion) = peer.suspicion.as_mut().filter(|_| !refuted) {
+            suspicion.confirm(accuser);
+        }
+        let fresh = peer.last_success.is_some_and(|at| turn.now.node.since(NodeTime(at.node_ms)) < FRESH_MS);
+        if peer.linked && peer.flight.is_none() && !fresh {
+            self.ask(turn, node, 1);
+        }
+    }
+
+    pub(super) fn probe_when_due(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let late: Vec<(NodeId, Flight)> = self
+            .peers
+            .iter()
+            .filter_map(|(node, peer)| Some((*node, peer.flight?)))
+            .filter(|(_, flight)| flight.ends() <= now)
+            .collect();
+        for (node, flight) in late {
+            self.miss_answer(turn, node, flight.attempt);
+        }
+        if self.next_probe <= now {
+            self.next_probe = now.plus_ms(PROBE_EVERY_MS);
+            if let Some(node) = self.next_in_rota(turn) {
+                self.ask(turn, node, 1);
+            }
+        }
+    }
+
+    /// The next attempt; after the last one a suspicion, in which the peer is asked without pause.
+    fn miss_answer(&mut self, turn: &mut Turn<'_>, node: NodeId, attempt: u32) {
+        if attempt >= PROBE_ATTEMPTS {
+            let text = "it did not answer its probes";
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.note_error(text, turn.moment());
+            }
+            self.suspect(turn, node, text);
+        }
+        self.ask(turn, node, attempt.saturating_add(1));
+    }
+
+    fn ask(&mut self, turn: &mut Turn<'_>, node: NodeId, attempt: u32) {
+        let seq = self.send_ping(turn, node);
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.flight = Some(Flight { seq, sent: turn.now.node, attempt });
+        }
+    }
+
+    /// Shows our standing to a peer; its answer counts, a missing one does not.
+    pub(super) fn send_ping(&mut self, turn: &mut Turn<'_>, to: NodeId) -> u64 {
+        let seq = self.next_seq;
+        self.next_seq = seq.saturating_add(1);
+        let ping = Probe::Ping { seq, standing: self.standing(turn.now.node) };
+        turn.put(Output::Send { to, bytes: ping.encode() });
+        seq
+    }
+
+    /// Every linked peer once in random order, then a new order (SWIM's round robin): the time to notice a crash is
+    /// bounded.
+    fn next_in_rota(&mut self, turn: &mut Turn<'_>) -> Option<NodeId> {
+        for refilled in [false, true] {
+            while let Some(node) = self.rota.pop() {
+                if self.peers.get(&node).is_some_and(|peer| peer.linked && peer.flight.is_none()) {
+                    return Some(node);
+                }
+            }
+            if !refilled {
+                let linked = self.peers.iter().filter(|(_, peer)| peer.linked);
+                self.rota = linked.map(|(node, _)| *node).collect();
+                self.rota.shuffle(turn.rng);
+            }
+        }
+        None
+    }
+
+    fn standing(&self, now: NodeTime) -> Standing {
+        let accusations = self.peers.iter().filter(|_| self.isolated.is_none()).filter_map(|(node, peer)| {
+            let suspicion = peer.suspicion.as_ref()?;
+            let version = self.directory.version(node)?;
+            let told = now.since(suspicion.began) >= ACCUSE_AFTER_MS;
+            told.then_some(Accusation { node: *node, version })
+        });
+        Standing { version: self.own.version(), accusations: accusations.take(ACCUSATIONS_MAX).collect() }
+    }
+}

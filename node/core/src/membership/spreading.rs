@@ -1,0 +1,193 @@
+//! Spreading: when directories are compared, and what a record that arrives changes.
+//!
+//! Records travel only by exchanges. A probe says that its sender's own record changed; what was learnt in an exchange
+//! is not announced again, but makes this node compare with another peer a moment later, so news crosses the mesh in a
+//! few such steps.
+
+use mesh_protocol::id::NodeId;
+use mesh_protocol::peer::{DroppedCounts, PeerState};
+use mesh_protocol::record::{Lifecycle, RecordError, SignedRecord};
+use mesh_protocol::sync::Liveness;
+use rand::RngExt as _;
+use rand::seq::IteratorRandom as _;
+
+use super::dialling::Haste;
+use super::peer::Peer;
+use super::timing::{PROBE_EVERY_MS, RETENTION_MS, SEEK_EVERY_MS, SYNC_AGAIN_MS, SYNC_EVERY_MS};
+use super::{Membership, Output, Turn};
+use crate::directory::Taken;
+use crate::directory::exchange::{Exchange, ExchangeError, Heard, Step};
+use crate::time::NodeTime;
+
+impl Membership {
+    /// The end of an exchange that opens the stream, and its first frame body.
+    #[must_use]
+    pub fn begin_sync(&self) -> (Exchange, Vec<u8>) {
+        Exchange::initiate(&self.directory)
+    }
+
+    /// Takes one frame body of an exchange. Changes nothing here: feed [`Step::heard`] as [`super::Input::Heard`].
+    ///
+    /// # Errors
+    /// [`ExchangeError`]: close the stream.
+    pub fn continue_sync(&self, exchange: &mut Exchange, body: &[u8]) -> Result<Step, ExchangeError> {
+        let liveness =
+            |node: &NodeId| self.peers.get(node).map_or(Liveness::Unsaid, |peer| peer.state.into());
+        exchange.handle(&self.directory, liveness, body)
+    }
+
+    /// Spreads the first probe, exchange and search over their periods, so that nodes started together do not act
+    /// together.
+    pub(super) fn start_clocks(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let mut within = |period| now.plus_ms(turn.rng.random_range(1..=period));
+        self.next_probe = within(PROBE_EVERY_MS);
+        self.next_sync = within(SYNC_EVERY_MS);
+        self.next_seek = within(SEEK_EVERY_MS);
+        self.last_evidence = now;
+    }
+
+    pub(super) fn take_stored(&mut self, turn: &mut Turn<'_>, stored: Vec<SignedRecord>) {
+        let ours = self.identity.node;
+        let mut changed = false;
+        for signed in stored {
+            changed |= self.take_record(turn, ours, signed);
+        }
+        tracing::debug!(members = self.members(), changed, "membership started");
+    }
+
+    pub(super) fn handle_heard(&mut self, turn: &mut Turn<'_>, from: NodeId, heard: Heard) {
+        let mut changed = false;
+        for signed in heard.records {
+            changed |= self.take_record(turn, from, signed);
+        }
+        for node in heard.silent {
+            self.look_at(turn, node, from, None);
+        }
+        if changed {
+            let soon = turn.now.node.plus_ms(SYNC_AGAIN_MS);
+            self.follow_up = Some(self.follow_up.map_or(soon, |planned| planned.min(soon)));
+        }
+    }
+
+    pub(super) fn handle_sync_ended(&mut self, turn: &Turn<'_>, node: NodeId, error: Option<String>) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.syncing_since = None;
+        if let Some(error) = error {
+            peer.note_error(&error, turn.moment());
+        }
+    }
+
+    /// Compares with this peer now, or as soon as the exchange under way is over.
+    pub(super) fn want_sync(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.linked) else { return };
+        if peer.is_syncing(turn.now.node) {
+            peer.sync_wanted = true;
+            return;
+        }
+        peer.sync_wanted = false;
+        peer.syncing_since = Some(turn.now.node);
+        turn.put(Output::Sync { peer: node });
+    }
+
+    pub(super) fn sync_when_due(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let waiting = self.peers.iter().filter(|(_, peer)| peer.sync_wanted && !peer.is_syncing(now));
+        for node in waiting.map(|(node, _)| *node).collect::<Vec<_>>() {
+            self.want_sync(turn, node);
+        }
+        let followed = self.follow_up.take_if(|at| *at <= now).is_some();
+        let periodic = self.next_sync <= now;
+        if periodic {
+            let quarter = SYNC_EVERY_MS / 4;
+            let wait = turn.rng.random_range(SYNC_EVERY_MS - quarter..=SYNC_EVERY_MS + quarter);
+            self.next_sync = now.plus_ms(wait);
+            self.forget_the_gone(turn);
+        }
+        if followed || periodic {
+            let alive = self.peers.iter().filter(|(_, peer)| peer.linked && peer.state == PeerState::Alive);
+            if let Some(node) = alive.map(|(node, _)| *node).choose(turn.rng) {
+                self.want_sync(turn, node);
+            }
+        }
+    }
+
+    /// Whether the record was news.
+    fn take_record(&mut self, turn: &mut Turn<'_>, from: NodeId, signed: SignedRecord) -> bool {
+        let verified = match signed.clone().verify(self.identity.mesh) {
+            Ok(verified) => verified,
+            Err(error) => {
+                tracing::debug!(from = %from.short(), %error, "record refused");
+                self.count_dropped(from, |dropped| match error {
+                    RecordError::Oversize { .. } => &mut dropped.oversize,
+                    RecordError::Malformed(_) | RecordError::Invalid { .. } => &mut dropped.malformed,
+                    RecordError::OtherMesh { .. } => &mut dropped.other_mesh,
+                    RecordError::ForeignSignature { .. } => &mut dropped.foreign_signature,
+                });
+                return false;
+            }
+        };
+        let node = verified.record().node;
+        if node == self.identity.node {
+            self.hear_own(turn, &verified);
+            return false;
+        }
+        if self.revoked.contains(&node) {
+            return false;
+        }
+        match self.directory.take(verified) {
+            Taken::New | Taken::Newer => {
+                turn.put(Output::Store { node, record: signed });
+                self.apply_record(turn, node);
+                true
+            }
+            Taken::Stale => false,
+            Taken::NoRoom => {
+                self.count_dropped(from, |dropped| &mut dropped.no_room);
+                false
+            }
+        }
+    }
+
+    /// What the newest record of a peer means for it.
+    fn apply_record(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        let moment = turn.moment();
+        let Some(lifecycle) = self.directory.get(&node).map(|entry| entry.record().lifecycle) else { return };
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(moment));
+        let mut entered = false;
+        if lifecycle == Lifecycle::Left {
+            peer.retire();
+            entered = peer.enter(PeerState::Left, "it said that it left", moment);
+        } else if peer.state == PeerState::Left {
+            let state = if peer.linked { PeerState::Alive } else { PeerState::Known };
+            entered = peer.enter(state, "it came back", moment);
+        }
+        if let Some(suspicion) = &mut peer.suspicion {
+            suspicion.refute(turn.now.node);
+        }
+        if entered {
+            turn.put(Output::Changed { peer: node });
+        }
+        self.dial_soon(turn, node, Haste::Now);
+    }
+
+    fn count_dropped(&mut self, from: NodeId, of: impl FnOnce(&mut DroppedCounts) -> &mut u64) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            let count = of(&mut peer.dropped);
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn forget_the_gone(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let gone = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| !peer.is_member() && now.since(NodeTime(peer.since.node_ms)) >= RETENTION_MS);
+        for node in gone.map(|(node, _)| *node).collect::<Vec<_>>() {
+            self.peers.remove(&node);
+            self.directory.forget(&node);
+            turn.put(Output::Forget { node });
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Every wait of membership, with its reason. Milliseconds on the node's own clock.
+
+/// Between two probes of a node: SWIM's protocol period, memberlist's default on a LAN.
+pub const PROBE_EVERY_MS: u64 = 1_000;
+/// How long one attempt of a probe waits for its answer: several times a slow continental round trip.
+pub const PROBE_TIMEOUT_MS: u64 = 500;
+/// Attempts before a peer is suspected. One lost datagram is no news on a lossy path.
+pub const PROBE_ATTEMPTS: u32 = 2;
+
+/// A suspicion lasts at least about 4 * log10(members) seconds (Lifeguard's minimum): this much for every doubling.
+pub const SUSPICION_PER_DOUBLING_MS: u64 = 1_204;
+/// And never less, however small the mesh: six more attempts of a probe.
+pub const SUSPICION_FLOOR_MS: u64 = 3_000;
+/// How long a suspicion is kept to oneself. Telling it costs the accused a new record, so one's own probes go first.
+pub const ACCUSE_AFTER_MS: u64 = 1_500;
+/// A peer that proved itself within this time is not probed again because of an accusation.
+pub const FRESH_MS: u64 = 1_000;
+
+/// Without any sign from anybody for this long, with several peers suspected, the fault is here.
+pub const ISOLATED_AFTER_MS: u64 = 2_500;
+/// A wake-up this late means that the machine was suspended or starved: what seemed to expire did not.
+pub const GAP_MS: u64 = 5_000;
+/// After such a gap nobody is judged for this long: longer than a link's idle timeout (15 s), so that by then every
+/// link has answered or was dialled anew.
+pub const CAREFUL_MS: u64 = 20_000;
+
+/// Between two comparisons of directories, with a random peer, give or take a quarter.
+pub const SYNC_EVERY_MS: u64 = 10_000;
+/// After an exchange that changed something, before the next: what makes news cross the mesh in about a second.
+pub const SYNC_AGAIN_MS: u64 = 250;
+/// An exchange whose end was not reported by then is taken as failed.
+pub const SYNC_LOST_MS: u64 = 15_000;
+
+/// Between two dials of a random unreachable peer whatever its back-off: what makes a split heal in seconds.
+pub const SEEK_EVERY_MS: u64 = 2_000;
+/// Only peers that became unreachable within this time are sought so; others cost no more than their back-off.
+pub const SEEK_FOR_MS: u64 = 600_000;
+/// Dials that a healed split sets off are spread over this time.
+pub const HASTE_SPREAD_MS: u64 = 200;
+
+/// Between two versions of one's own record: load and agents may change often, members fetch each version.
+pub const PUBLISH_EVERY_MS: u64 = 1_000;
+/// Between two raises of one's own epoch: two machines with one identity would raise it in turn for ever.
+pub const RAISE_EVERY_MS: u64 = 10_000;
+
+/// Two processes of one identity that took turns within this time make it a duplicate.
+pub const DUPLICATE_MS: u64 = 600_000;
+/// How long the record of a node that left or was revoked is kept, so that nobody brings it back by an older one.
+pub const RETENTION_MS: u64 = 30 * 24 * 3_600 * 1_000;
