@@ -5,3 +5,4 @@
 pub mod clock;
 pub mod limits;
 pub mod storage;
+pub mod writer;

@@ -1,5 +1,7 @@
 //! The database keeps the core's contract, survives a crash while it is made, and refuses what it should.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

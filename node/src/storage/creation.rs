@@ -42,7 +42,7 @@ fn publish(temporary: &Path, path: &Path) -> io::Result<()> {
     File::open(temporary)?.sync_all()?;
     fs::rename(temporary, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 fn temporary_name(path: &Path) -> PathBuf {
