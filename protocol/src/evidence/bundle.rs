@@ -34,9 +34,6 @@ pub enum BundleError {
         /// Found.
         version: u64,
     },
-    /// More events than [`limits::MAX_EVENTS`].
-    #[error("more than {} events", limits::MAX_EVENTS)]
-    TooManyEvents,
     /// The certificate is not base64, or larger than [`limits::MAX_CERTIFICATE_BYTES`].
     #[error("the certificate is not base64 of at most {} bytes", limits::MAX_CERTIFICATE_BYTES)]
     Certificate,
@@ -86,9 +83,6 @@ impl Bundle {
             document.read().map_err(BundleError::Shape)?;
         if version != 1 {
             return Err(BundleError::Version { version });
-        }
-        if events.as_ref().is_some_and(|events| events.len() > limits::MAX_EVENTS) {
-            return Err(BundleError::TooManyEvents);
         }
         let certificate = certificate.map(|text| decode_certificate(&text)).transpose()?;
         Ok(Self { envelope, artifact, events, certificate })

@@ -79,6 +79,29 @@ fn nothing_follows_finished() {
 }
 
 #[test]
+fn an_event_that_is_whole_in_itself_must_still_fit_its_place() {
+    type Change = fn(&mut Event);
+    let misfits: [(Break, Change); 3] = [
+        (Break::Sequence, |event| event.seq = 7),
+        (Break::HashVersion, |event| event.hash_version = 2),
+        (Break::Link, |event| event.prev_hash = None),
+    ];
+    for (fault, change) in misfits {
+        let mut events = chain().into_events();
+        change(&mut events[2]);
+        events[2].event_hash = Digest::of(&events[2].preimage(JOB));
+        assert_eq!(check_links(JOB, &events), broken(3, fault));
+    }
+}
+
+#[test]
+fn a_receipt_that_counts_other_events_is_noticed() {
+    let (events, mut summary) = recorded(2);
+    summary.events += 1;
+    assert_eq!(summary.check(JOB, &events), broken(4, Break::Count));
+}
+
+#[test]
 fn an_open_chain_has_no_summary() {
     assert_eq!(
         Chain::new(JOB).summary().unwrap_err(),

@@ -6,6 +6,7 @@ use mesh_protocol::evidence::attest::Finished;
 use mesh_protocol::evidence::canonical::Value;
 use mesh_protocol::evidence::chain::Chain;
 use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::dsse::Envelope;
 use mesh_protocol::evidence::event::EventKind;
 use mesh_protocol::evidence::limits;
 use mesh_protocol::evidence::receipt::{
@@ -112,4 +113,10 @@ pub(crate) fn finished() -> Finished {
 
 pub(crate) fn attestation() -> Attestation {
     attest(finished(), &key(1)).unwrap()
+}
+
+/// The statement that was signed, as a document.
+pub(crate) fn payload(attestation: &Attestation) -> Value {
+    let envelope = Envelope::parse(attestation.envelope.as_bytes()).unwrap();
+    Value::parse(&envelope.payload, &limits::STATEMENT).unwrap()
 }

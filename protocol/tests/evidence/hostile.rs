@@ -34,15 +34,6 @@ fn artifact_passes(envelope: &str, artifact: &[u8]) -> bool {
 }
 
 #[test]
-fn one_flipped_bit_in_any_byte_of_an_envelope_is_noticed() {
-    let envelope = attestation().envelope;
-    assert!(passes(envelope.as_bytes()));
-    for at in 0..envelope.len() {
-        assert!(passes_only_if_nothing_signed_changed(&envelope, at, 1), "byte {at}");
-    }
-}
-
-#[test]
 fn only_the_key_id_of_an_envelope_may_change_unnoticed() {
     let envelope = attestation().envelope;
     let start = envelope.find("\"keyid\"").unwrap();

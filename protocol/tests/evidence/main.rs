@@ -5,6 +5,7 @@
 mod attestation;
 mod canonical;
 mod chain;
+mod contradiction;
 mod external;
 mod fixture;
 mod hostile;
