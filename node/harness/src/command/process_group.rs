@@ -53,7 +53,8 @@ impl ProcessGroup {
         }
     }
 
-    fn leader_is_running(&self) -> bool {
+    /// Whether the leader has not ended yet. Asks the system, so it is true at this moment.
+    pub(super) fn leader_is_running(&self) -> bool {
         let Some(id) = self.id else { return false };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(id), look), Ok(None) | Err(Errno::INTR))

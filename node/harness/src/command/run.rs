@@ -65,13 +65,16 @@ impl Run {
 
     /// Waits until the program ends, or has to be ended.
     pub(super) async fn watch(&mut self, limit: Duration, cancel: &CancellationToken) -> Option<Stop> {
-        tokio::select! {
-            // A program that has finished has finished, whatever came at the same moment.
-            biased;
+        let stop = tokio::select! {
             () = self.group.leader_exited() => None,
             () = cancel.cancelled() => Some(Stop::Cancelled),
             () = sleep(limit) => Some(Stop::TimedOut { limit }),
             () = self.pipes.reply_too_long() => Some(Stop::ReplyTooLong),
+        };
+        match stop {
+            // News of an exit may come later than the exit: a program that had finished was not stopped.
+            Some(Stop::Cancelled | Stop::TimedOut { .. }) if !self.group.leader_is_running() => None,
+            stop => stop,
         }
     }
 
