@@ -2,7 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
+pub mod client;
 pub mod clock;
 pub mod limits;
+pub mod service;
 pub mod storage;
 pub mod writer;

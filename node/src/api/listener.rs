@@ -1,0 +1,149 @@
+//! The Unix socket the API is served on.
+//!
+//! Knows connections, not requests. The caller holds the node's lock, so a socket file that is already there was left
+//! by a node that died, unless something answers on it.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service as _;
+
+use super::limits::{
+    CONNECTION_WITHIN, CONNECTIONS_MAX, DRAIN_WITHIN, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX,
+    SOCKET_PATH_BYTES_MAX,
+};
+
+/// How long the loop rests when the system has no file descriptors left; an open connection may free some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no socket to serve on.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// The system would cut the path.
+    #[error("the socket's path has {bytes} bytes, {SOCKET_PATH_BYTES_MAX} are possible: {}", path.display())]
+    PathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Something answers there.
+    #[error("another process serves {}", path.display())]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is a file that is not a socket. We did not put it there, so it stays.
+    #[error("{} is there and is not a socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot listen on {}", path.display())]
+    Bind {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Listens on `path`, for this user only. Replaces a dead socket.
+///
+/// The folder must be this user's own (mode 0700): between `bind` and `chmod` the socket has the mode the umask gave.
+///
+/// # Errors
+/// When the path cannot be used or something else is there. Must be called within a Tokio runtime.
+pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
+    let failed = |source| ListenError::Bind { path: path.to_owned(), source };
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(ListenError::PathTooLong { path: path.to_owned(), bytes });
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(ListenError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) if BlockingStream::connect(path).is_ok() => {
+            return Err(ListenError::Taken { path: path.to_owned() });
+        }
+        Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Serves until `stopping` is cancelled, then gives answers that are being written [`DRAIN_WITHIN`].
+pub async fn serve(listener: UnixListener, router: Router, stopping: CancellationToken) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stopping.cancelled() => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        match accepted {
+            Ok((stream, place)) => {
+                let (router, stopping) = (router.clone(), stopping.clone());
+                connections.spawn(async move {
+                    converse(stream, router, stopping).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+async fn accept(
+    listener: &UnixListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(UnixStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
+}
+
+/// One connection, from its first request to its close. An error here is the caller's: it hung up, or sent what is
+/// not HTTP, and has been told so where possible.
+async fn converse(stream: UnixStream, router: Router, stopping: CancellationToken) {
+    let service = hyper::service::service_fn(move |request| router.clone().call(request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = stopping.cancelled() => {}
+        () = tokio::time::sleep(CONNECTION_WITHIN) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let drained = tokio::time::timeout(DRAIN_WITHIN, connection).await;
+    tracing::trace!(in_time = drained.is_ok(), "closed a connection");
+}

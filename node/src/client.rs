@@ -1,0 +1,233 @@
+//! Talks to the node of this machine over its Unix socket: one typed method an operation.
+//!
+//! Every request has its own connection: it costs tens of microseconds here, and nothing can be in a half-known state
+//! afterwards. Nothing is retried: whoever calls knows whether the request carries an id that makes repeating it safe.
+//! When there is no answer, [`ClientError`] says what was found on the way (no home, no process, a socket that
+//! refuses), not just that connecting failed.
+
+mod error;
+mod exchange;
+mod target;
+
+pub use error::ClientError;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use mesh_protocol::api::ask::{
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+};
+use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::mesh::{
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+};
+use mesh_protocol::api::node::{Check, PeerOutbox, Status};
+use mesh_protocol::id::JobId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::tokens::Token;
+use crate::service::{FlightFilter, MessageFilter};
+use target::Target;
+
+/// Where a node is, and with which credential to speak to it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The node's home, looked at only to say why nobody answers.
+    pub home: PathBuf,
+    /// The file a running node holds locked; its first line is the node's process id. Looked at likewise.
+    pub lock: PathBuf,
+    /// The socket.
+    pub socket: PathBuf,
+    /// The operator's token, or the one an agent was given; with none only `status` answers.
+    pub token: Option<Token>,
+}
+
+/// A client of one node. Any number of requests may be under way at once.
+#[derive(Debug, Clone)]
+pub struct Client {
+    endpoint: Endpoint,
+}
+
+type Answer<T> = Result<T, ClientError>;
+
+impl Client {
+    /// A client. Nothing is connected yet.
+    #[must_use]
+    pub const fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint }
+    }
+
+    /// Where it looks for the node.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+/// The operations. Each fails with the [`ClientError`] that says why there is no answer, or with the node's own.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// The node and its peers.
+    pub async fn status(&self) -> Answer<Status> {
+        self.get(Target::new("status")).await
+    }
+
+    /// The node's checks of itself.
+    pub async fn doctor(&self) -> Answer<Vec<Check>> {
+        self.get(Target::new("doctor")).await
+    }
+
+    /// Who this client is to the node.
+    pub async fn whoami(&self) -> Answer<Whoami> {
+        self.get(Target::new("whoami")).await
+    }
+
+    /// Every agent known there.
+    pub async fn agents(&self) -> Answer<Vec<AgentView>> {
+        self.get(Target::new("agents")).await
+    }
+
+    /// The one agent an address means.
+    pub async fn resolve(&self, request: &ResolveRequest) -> Answer<AgentView> {
+        self.post(Target::new("resolve"), request).await
+    }
+
+    /// Says something to an agent.
+    pub async fn send(&self, request: &SendRequest) -> Answer<Receipt> {
+        self.post(Target::new("messages"), request).await
+    }
+
+    /// Messages recorded there, newest first.
+    pub async fn messages(&self, filter: &MessageFilter, limit: usize) -> Answer<Vec<MessageView>> {
+        let target = Target::new("messages").parameter("limit", limit);
+        let target = target.parameter_if("conversation", filter.conversation.as_ref());
+        self.get(target.parameter_if("agent", filter.agent.as_ref())).await
+    }
+
+    /// Gives an agent work.
+    pub async fn ask(&self, command: &AskCommand) -> Answer<Receipt> {
+        self.post(Target::new("asks"), command).await
+    }
+
+    /// Flights that began there, newest first.
+    pub async fn flights(&self, filter: &FlightFilter, limit: usize) -> Answer<Vec<FlightView>> {
+        let target = Target::new("flights").parameter("limit", limit);
+        self.get(target.parameter_if("state", filter.state.as_ref())).await
+    }
+
+    /// One flight by id or ref, once it has ended or `wait_seconds` (0 to 300) are over.
+    pub async fn flight(&self, flight: &str, wait_seconds: u64) -> Answer<FlightView> {
+        let target = Target::new("flights").segment(flight).parameter("wait_seconds", wait_seconds);
+        self.waiting(target, wait_seconds).await
+    }
+
+    /// Asks for a flight, by id or ref, to be stopped.
+    pub async fn cancel_flight(&self, flight: &str) -> Answer<CancelReply> {
+        self.act(Method::POST, Target::new("flights").segment(flight).segment("cancel")).await
+    }
+
+    /// Has a job run.
+    pub async fn run(&self, request: &RunRequest) -> Answer<JobReceipt> {
+        self.post(Target::new("jobs"), request).await
+    }
+
+    /// Jobs asked for there, newest first, without their outputs.
+    pub async fn jobs(&self, limit: usize) -> Answer<Vec<JobView>> {
+        self.get(Target::new("jobs").parameter("limit", limit)).await
+    }
+
+    /// One job as it is now.
+    pub async fn job(&self, job: JobId) -> Answer<JobView> {
+        self.get(Target::new("jobs").segment(job)).await
+    }
+
+    /// One job with its outputs, once it has ended or `wait_seconds` (0 to 300) are over.
+    pub async fn job_result(&self, job: JobId, wait_seconds: u64) -> Answer<JobView> {
+        let target = Target::new("jobs").segment(job).segment("result");
+        self.waiting(target.parameter("wait_seconds", wait_seconds), wait_seconds).await
+    }
+
+    /// Asks for a job to be stopped.
+    pub async fn cancel_job(&self, job: JobId) -> Answer<CancelReply> {
+        self.act(Method::DELETE, Target::new("jobs").segment(job)).await
+    }
+
+    /// The job's evidence, byte for byte.
+    pub async fn evidence(&self, job: JobId) -> Answer<Bytes> {
+        let target = Target::new("jobs").segment(job).segment("evidence");
+        self.exchange(Method::GET, target, Bytes::new(), Duration::ZERO).await
+    }
+
+    /// What waits for each peer.
+    pub async fn outboxes(&self) -> Answer<Vec<PeerOutbox>> {
+        self.get(Target::new("outbox")).await
+    }
+
+    /// Throws away what waits for a peer, by name or id.
+    pub async fn discard_outbox(&self, peer: &str) -> Answer<PeerOutbox> {
+        self.act(Method::DELETE, Target::new("outbox").segment(peer)).await
+    }
+
+    /// Has a ticket made.
+    pub async fn invite(&self, request: &InviteRequest) -> Answer<InviteReply> {
+        self.post(Target::new("tickets"), request).await
+    }
+
+    /// Changes what a peer may do there.
+    pub async fn grant(&self, request: &GrantRequest) -> Answer<GrantReply> {
+        self.post(Target::new("grants"), request).await
+    }
+
+    /// Expels a node from the mesh.
+    pub async fn revoke(&self, request: &ExpelRequest) -> Answer<ExpelReply> {
+        self.post(Target::new("revocations"), request).await
+    }
+
+    /// Has the node do nothing more with a peer.
+    pub async fn block(&self, request: &ExpelRequest) -> Answer<ExpelReply> {
+        self.post(Target::new("blocks"), request).await
+    }
+
+    /// Takes a block back, by the peer's name or id.
+    pub async fn unblock(&self, peer: &str) -> Answer<ExpelReply> {
+        self.act(Method::DELETE, Target::new("blocks").segment(peer)).await
+    }
+
+    /// Has the node stop. It answers before it has stopped.
+    pub async fn shutdown(&self) -> Answer<()> {
+        self.exchange(Method::POST, Target::new("shutdown"), Bytes::new(), Duration::ZERO).await.map(drop)
+    }
+}
+
+impl Client {
+    async fn get<T: DeserializeOwned>(&self, target: Target) -> Answer<T> {
+        self.act(Method::GET, target).await
+    }
+
+    async fn waiting<T: DeserializeOwned>(&self, target: Target, wait_seconds: u64) -> Answer<T> {
+        let answer =
+            self.exchange(Method::GET, target, Bytes::new(), Duration::from_secs(wait_seconds)).await?;
+        decode(&answer)
+    }
+
+    /// A request without a body.
+    async fn act<T: DeserializeOwned>(&self, method: Method, target: Target) -> Answer<T> {
+        decode(&self.exchange(method, target, Bytes::new(), Duration::ZERO).await?)
+    }
+
+    async fn post<T: DeserializeOwned>(&self, target: Target, body: &impl Serialize) -> Answer<T> {
+        let body = serde_json::to_vec(body).map_err(ClientError::Encode)?;
+        decode(&self.exchange(Method::POST, target, body.into(), Duration::ZERO).await?)
+    }
+
+    async fn exchange(&self, method: Method, target: Target, body: Bytes, wait: Duration) -> Answer<Bytes> {
+        exchange::exchange(&self.endpoint, method, target, body, wait).await
+    }
+}
+
+fn decode<T: DeserializeOwned>(answer: &[u8]) -> Answer<T> {
+    serde_json::from_slice(answer).map_err(ClientError::Decode)
+}

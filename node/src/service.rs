@@ -1,0 +1,221 @@
+//! What a node does for those who talk to it on its own machine: one method an operation.
+//!
+//! The HTTP API and the MCP adapter are two ways in to the same [`Service`]; the node is its one real implementation.
+//! Here is no transport, no parsing and no credential: whoever calls has already decided who the [`Principal`] is and
+//! that it may use the operation at all (`api::operation` has that table).
+//!
+//! What an implementation owes:
+//! - An agent sees and stops only what it asked for or is party to. What is not its own is `not_found`, exactly as
+//!   what does not exist, so that ids cannot be probed.
+//! - A method returns `Ok` for something accepted only once that is durable.
+//! - The future may be dropped at any await (the caller hung up, the time was up). That never undoes what was
+//!   accepted, and leaves nothing locked or half written.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mesh_protocol::address::Name;
+use mesh_protocol::api::ask::{
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+};
+use mesh_protocol::api::error::ApiError;
+use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::mesh::{
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+};
+use mesh_protocol::api::node::{Check, PeerOutbox, Status};
+use mesh_protocol::flight::FlightState;
+use mesh_protocol::id::{ConversationId, FlightId, JobId};
+use serde::{Deserialize, Serialize};
+
+/// Rows a list has when the caller names no limit.
+pub const LIST_ROWS_DEFAULT: usize = 50;
+/// Rows a list has at most.
+pub const LIST_ROWS_MAX: usize = 500;
+
+/// Who is calling, as its credential says. Never taken from the text of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Principal {
+    /// The person this node belongs to, or a program acting for them.
+    Operator,
+    /// An agent this node runs, for as long as the run lasts.
+    Agent {
+        /// Which agent.
+        name: Name,
+        /// The flight it is working on; asks it makes continue that flight's hop chain.
+        flight: Option<FlightId>,
+    },
+    /// No credential.
+    Anonymous,
+}
+
+/// Which messages to list. Both filters must match.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MessageFilter {
+    /// Of this conversation only.
+    #[serde(default)]
+    pub conversation: Option<ConversationId>,
+    /// To or from this agent of this node only.
+    #[serde(default)]
+    pub agent: Option<Name>,
+}
+
+/// Which flights to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FlightFilter {
+    /// In this state only.
+    #[serde(default)]
+    pub state: Option<FlightState>,
+}
+
+/// The operations of a node. Lists are newest first and never longer than the `limit` given, which is 1 to
+/// [`LIST_ROWS_MAX`]; a `wait` ends early with the current view when the thing has ended, and changes nothing.
+pub trait Service: Send + Sync + 'static {
+    /// The node and its peers. With no credential this is all there is, so it must not hold anything secret.
+    fn status(&self, who: &Principal) -> impl Future<Output = Result<Status, ApiError>> + Send;
+
+    /// Every check the node can make of itself, the most important first.
+    fn doctor(&self, who: &Principal) -> impl Future<Output = Result<Vec<Check>, ApiError>> + Send;
+
+    /// Who the caller is here.
+    fn whoami(&self, who: &Principal) -> impl Future<Output = Result<Whoami, ApiError>> + Send;
+
+    /// Every agent known from here, on this node and on others.
+    fn agents(&self, who: &Principal) -> impl Future<Output = Result<Vec<AgentView>, ApiError>> + Send;
+
+    /// The one agent an address means, by the same rules `send` and `ask` use.
+    fn resolve(
+        &self,
+        who: &Principal,
+        request: ResolveRequest,
+    ) -> impl Future<Output = Result<AgentView, ApiError>> + Send;
+
+    /// Records a message and has it delivered. No work is tracked.
+    fn send(
+        &self,
+        who: &Principal,
+        request: SendRequest,
+    ) -> impl Future<Output = Result<Receipt, ApiError>> + Send;
+
+    /// Messages recorded here.
+    fn messages(
+        &self,
+        who: &Principal,
+        filter: MessageFilter,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<MessageView>, ApiError>> + Send;
+
+    /// Gives an agent work and opens a flight for it.
+    fn ask(
+        &self,
+        who: &Principal,
+        command: AskCommand,
+    ) -> impl Future<Output = Result<Receipt, ApiError>> + Send;
+
+    /// Flights that began here.
+    fn flights(
+        &self,
+        who: &Principal,
+        filter: FlightFilter,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<FlightView>, ApiError>> + Send;
+
+    /// One flight, by its id or its ref, once it has ended or `wait` is over.
+    fn flight(
+        &self,
+        who: &Principal,
+        flight: &str,
+        wait: Duration,
+    ) -> impl Future<Output = Result<FlightView, ApiError>> + Send;
+
+    /// Asks for a flight to be stopped, by its id or its ref. Repeating it is harmless.
+    fn cancel_flight(
+        &self,
+        who: &Principal,
+        flight: &str,
+    ) -> impl Future<Output = Result<CancelReply, ApiError>> + Send;
+
+    /// Accepts a job.
+    fn run(
+        &self,
+        who: &Principal,
+        request: RunRequest,
+    ) -> impl Future<Output = Result<JobReceipt, ApiError>> + Send;
+
+    /// Jobs asked for here. Their outputs are left out: `result` is absent in a list.
+    fn jobs(
+        &self,
+        who: &Principal,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<JobView>, ApiError>> + Send;
+
+    /// One job as it is now.
+    fn job(&self, who: &Principal, job: JobId) -> impl Future<Output = Result<JobView, ApiError>> + Send;
+
+    /// One job with its outputs, once it has ended or `wait` is over.
+    fn job_result(
+        &self,
+        who: &Principal,
+        job: JobId,
+        wait: Duration,
+    ) -> impl Future<Output = Result<JobView, ApiError>> + Send;
+
+    /// Asks for a job to be stopped. Repeating it is harmless.
+    fn cancel_job(
+        &self,
+        who: &Principal,
+        job: JobId,
+    ) -> impl Future<Output = Result<CancelReply, ApiError>> + Send;
+
+    /// The job's evidence, byte for byte as it was stored.
+    fn evidence(&self, who: &Principal, job: JobId) -> impl Future<Output = Result<Bytes, ApiError>> + Send;
+
+    /// What waits for each peer.
+    fn outboxes(&self, who: &Principal) -> impl Future<Output = Result<Vec<PeerOutbox>, ApiError>> + Send;
+
+    /// Throws away what waits for a peer, by its name or id, and says what that was.
+    fn discard_outbox(
+        &self,
+        who: &Principal,
+        peer: &str,
+    ) -> impl Future<Output = Result<PeerOutbox, ApiError>> + Send;
+
+    /// Issues a ticket.
+    fn invite(
+        &self,
+        who: &Principal,
+        request: InviteRequest,
+    ) -> impl Future<Output = Result<InviteReply, ApiError>> + Send;
+
+    /// Changes what a peer may do here.
+    fn grant(
+        &self,
+        who: &Principal,
+        request: GrantRequest,
+    ) -> impl Future<Output = Result<GrantReply, ApiError>> + Send;
+
+    /// Expels a node from the mesh, for everyone and for good.
+    fn revoke(
+        &self,
+        who: &Principal,
+        request: ExpelRequest,
+    ) -> impl Future<Output = Result<ExpelReply, ApiError>> + Send;
+
+    /// Has nothing more to do with a peer, for this node only.
+    fn block(
+        &self,
+        who: &Principal,
+        request: ExpelRequest,
+    ) -> impl Future<Output = Result<ExpelReply, ApiError>> + Send;
+
+    /// Takes a block back, by the peer's name or id.
+    fn unblock(
+        &self,
+        who: &Principal,
+        peer: &str,
+    ) -> impl Future<Output = Result<ExpelReply, ApiError>> + Send;
+
+    /// Begins to stop the node. The answer comes before it has stopped.
+    fn shutdown(&self, who: &Principal) -> impl Future<Output = Result<(), ApiError>> + Send;
+}
