@@ -68,7 +68,7 @@ impl Language {
     /// The command line inside the sandbox; `interpreter` is a path in the root file system.
     pub(crate) fn command(self, interpreter: &str) -> Vec<String> {
         let arguments: &[&str] = match self {
-            Self::Python => &["-I", "-u", "/boot/ready.py"],
+            Self::Python => &["-I", "/boot/ready.py"],
             Self::Node => &["--require", "/boot/ready.js", "/job/main.js"],
             Self::Bash => &["/job/main.sh"],
         };

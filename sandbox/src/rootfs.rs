@@ -68,6 +68,12 @@ pub enum RootfsError {
         #[source]
         source: io::Error,
     },
+    /// The tree was changed while other processes run jobs from it.
+    #[error("{path} was changed while in use")]
+    Changed {
+        /// The tree's directory.
+        path: PathBuf,
+    },
     /// Another process has been building for too long.
     #[error("another process has kept {path} locked for {} s", LOCK_DEADLINE.as_secs())]
     Locked {
@@ -83,6 +89,7 @@ impl RootfsError {
         match self {
             Self::NoInterpreter => "install python3, nodejs or bash with the system's package manager",
             Self::Io { .. } => "check space and permissions of the directory",
+            Self::Changed { .. } => "find out what changed it, end the other nodes, and start again",
             Self::Locked { .. } => "end the other process, or give this one a directory of its own",
         }
     }
@@ -127,7 +134,7 @@ impl Rootfs {
         let manifest: Manifest = serde_json::from_slice(&fs::read(home.join("manifest.json")).ok()?).ok()?;
         let path = home.join("tree");
         if tree_sha256(&path).ok()? != manifest.sha256 {
-            tracing::warn!(path = %path.display(), "the root file system was changed; building it anew");
+            tracing::warn!(path = %path.display(), "the root file system was changed");
             return None;
         }
         let in_use = File::open(home.join("in-use")).ok()?;
@@ -139,6 +146,9 @@ impl Rootfs {
         let aside = dir.join(format!(".building-{}", std::process::id()));
         remove_tree(&aside).map_err(RootfsError::at("remove", &aside))?;
         if home.exists() {
+            if is_in_use(home) {
+                return Err(RootfsError::Changed { path: home.to_owned() });
+            }
             fs::rename(home, &aside).map_err(RootfsError::at("move", home))?;
             remove_tree(&aside).map_err(RootfsError::at("remove", &aside))?;
         }
@@ -184,12 +194,18 @@ fn tidy(dir: &Path, current: &Path) {
         if path == current || !path.is_dir() {
             continue;
         }
-        let in_use = File::open(path.join("in-use"))
-            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
-        if !in_use && let Err(error) = remove_tree(&path) {
+        if !is_in_use(&path)
+            && let Err(error) = remove_tree(&path)
+        {
             tracing::debug!(path = %path.display(), %error, "an old root file system stays");
         }
     }
+}
+
+/// Whether any process runs jobs from the tree at `home`.
+fn is_in_use(home: &Path) -> bool {
+    File::open(home.join("in-use"))
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
 /// Removes a directory tree; absent is fine.

@@ -11,8 +11,10 @@ use std::path::{Component, Path, PathBuf};
 use super::RootfsError;
 use super::recipe::Recipe;
 
-/// Directories jobs expect, most of them mount points.
-const DIRS: &[&str] = &["boot", "dev", "etc", "job", "proc", "tmp", "usr", "var/tmp", "work"];
+/// Directories jobs expect, most of them mount points. Every mount point is made here: gVisor would make a
+/// missing one itself, on the host, and thereby change a tree that others rely on.
+const DIRS: &[&str] =
+    &["boot", "dev", "etc", "job", "proc", "sys", "tmp", "usr", "var/tmp", "work/input", "work/output"];
 /// Links of a merged `/usr`, made when the host has them.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64"];
 /// Longest chain of symbolic links followed.

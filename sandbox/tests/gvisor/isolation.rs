@@ -1,0 +1,210 @@
+//! Jobs that try to get out, or to look out; and runtimes that do not deserve trust.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::mpsc::channel;
+
+use mesh_sandbox::{Cancel, Job, Language, Outcome, RuntimeError, Sandbox, SandboxError};
+
+use crate::fixture::{Log, config, open, processes_naming};
+
+#[test]
+fn nothing_can_be_reached_over_a_network() {
+    let Some(fixture) = open() else { return };
+    let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = host.local_addr().unwrap().port();
+    let (_, log) = fixture.python(&format!(
+        "import socket
+for family, kind, address in [
+    (socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {port})),
+    (socket.AF_INET, socket.SOCK_STREAM, ('169.254.169.254', 80)),
+    (socket.AF_INET, socket.SOCK_DGRAM, ('192.0.2.1', 53)),
+    (socket.AF_INET6, socket.SOCK_STREAM, ('2001:db8::1', 443)),
+]:
+    s = socket.socket(family, kind)
+    s.settimeout(2)
+    try:
+        s.connect(address)
+        if kind == socket.SOCK_DGRAM: s.send(b'x')
+        print('reached', address)
+    except OSError as error: print('refused')
+try: socket.getaddrinfo('example.invalid', 80); print('resolved')
+except OSError: print('refused')
+for family, kind in [(socket.AF_PACKET, socket.SOCK_RAW), (socket.AF_INET, socket.SOCK_RAW)]:
+    try: socket.socket(family, kind); print('opened')
+    except OSError: print('refused')
+"
+    ));
+    assert_eq!(log.out(), "refused\n".repeat(7), "{}", log.err());
+    host.set_nonblocking(true).unwrap();
+    assert!(host.accept().is_err(), "the host heard from the job");
+}
+
+#[test]
+fn the_hosts_files_and_processes_are_not_there() {
+    let Some(fixture) = open() else { return };
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let paths = [
+        "/etc/shadow",
+        "/etc/hostname",
+        "/root",
+        "/home",
+        "/var/run/docker.sock",
+        "/usr/bin/su",
+        "/usr/bin/gcc",
+        secret.path().to_str().unwrap(),
+        fixture.config.home.to_str().unwrap(),
+    ];
+    let (_, log) = fixture.bash(&format!(
+        "for path in {}; do [ -e $path ] && echo $path; done; ls /proc | grep -c '^[0-9]'; find / -xdev -perm /6000 -type f 2> /dev/null",
+        paths.join(" ")
+    ));
+    let processes: u32 = log.out().trim().parse().unwrap_or_else(|_| panic!("visible: {}", log.out()));
+    assert!(processes <= 4, "{processes} processes are visible");
+}
+
+#[test]
+fn only_memory_can_be_written() {
+    let Some(fixture) = open() else { return };
+    let (_, log) = fixture.bash(
+        "for dir in / /usr /usr/bin /etc /boot /job /work/input /proc /dev; do (echo x > $dir/x) 2> /dev/null && echo $dir; done
+         for dir in /tmp /work /work/output; do echo x > $dir/x || echo not $dir; done; echo end",
+    );
+    assert_eq!(log.out(), "end\n");
+}
+
+#[test]
+fn the_environment_is_the_fixed_list() {
+    let Some(fixture) = open() else { return };
+    let (_, log) =
+        fixture.python("import os\nfor name in sorted(os.environ): print(name + '=' + os.environ[name])");
+    let mut expected: Vec<String> =
+        mesh_sandbox::ENVIRONMENT.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    expected.sort();
+    assert_eq!(log.out(), expected.concat());
+    let (_, log) = fixture.bash("echo ${BASH_ENV-unset}");
+    assert_eq!(log.out(), "unset\n");
+}
+
+#[test]
+fn dangerous_system_calls_are_refused() {
+    let Some(fixture) = open() else { return };
+    let (_, log) = fixture.python(
+        "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    ctypes.set_errno(0)
+    result = getattr(libc, name)(*arguments)
+    if result != -1 or ctypes.get_errno() != 1: print(name, result, ctypes.get_errno())
+call('unshare', 0x10000000)
+call('mount', b'none', b'/tmp', b'tmpfs', 0, None)
+call('chroot', b'/tmp')
+call('ptrace', 0, 0, 0, 0)
+call('setuid', 0)
+call('sethostname', b'x', 1)
+call('mknod', b'/tmp/node', 0o20666, 0x103)
+if os.uname().machine == 'x86_64': call('syscall', 321, 0, 0, 0)  # bpf
+call('syscall', 425, 8, 0)  # io_uring_setup
+print(os.getuid(), os.getgid(), os.getgroups())",
+    );
+    assert_eq!(log.out(), "65534 65534 []\n", "{}", log.err());
+}
+
+#[test]
+fn the_ready_channel_is_closed_before_the_job_runs() {
+    let Some(fixture) = open() else { return };
+    let (_, log) = fixture.bash("(echo READY >&3) 2> /dev/null || echo closed");
+    assert_eq!(log.out(), "closed\n");
+    for (language, code) in [
+        (
+            Language::Python,
+            "import os\nfor fd in range(3, 32):\n  try: os.fstat(fd); print('open', fd, os.readlink(f'/proc/self/fd/{fd}'))\n  except OSError: pass",
+        ),
+        (Language::Node, "const fs = require('fs'); try { fs.writeSync(3, 'READY\\n') } catch {} "),
+    ] {
+        let (report, log) = fixture.run(language, code);
+        assert_eq!((report.outcome, log.ready, log.out()), (Outcome::Succeeded, 1, ""), "{language}");
+    }
+}
+
+#[test]
+fn a_job_finds_nothing_of_the_job_before() {
+    let Some(fixture) = open() else { return };
+    fixture.bash("echo secret | tee /tmp/mark /work/mark /work/output/mark > /dev/null");
+    let (_, log) = fixture.bash("find /tmp /work -type f");
+    assert_eq!(log.out(), "");
+}
+
+#[test]
+fn gvisor_itself_holds_no_privilege_on_the_host_while_a_job_runs() {
+    let Some(fixture) = open() else { return };
+    let jobs = fixture.config.home.join("jobs");
+    let (tell, told) = channel();
+    let mut log = Log::on_ready(move || {
+        let mut sentries = Vec::new();
+        for pid in processes_naming(&jobs) {
+            let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if arguments.split('\0').any(|argument| argument == "boot") {
+                sentries.push(fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default());
+            }
+        }
+        tell.send(sentries).unwrap();
+    });
+    fixture.sandbox.run(&Job::new(Language::Bash, "sleep 0.3"), &Cancel::new().unwrap(), &mut log).unwrap();
+    let sentries = told.recv().unwrap();
+    assert_eq!(sentries.len(), 1, "{sentries:?}");
+    let field = |name: &str| {
+        let line = sentries[0].lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().to_owned()
+    };
+    assert_eq!(field("CapEff:"), "0000000000000000");
+    assert_eq!(field("Seccomp:"), "2");
+    assert!(!field("Uid:").starts_with("0\t"), "{}", field("Uid:"));
+}
+
+#[test]
+fn no_runtime_is_an_ordinary_answer_with_a_hint() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.runsc = Some(dir.path().join("nowhere"));
+    let preflight = Sandbox::preflight(&config);
+    let error = preflight.sandbox.err().unwrap();
+    assert!(matches!(error, SandboxError::Runtime(RuntimeError::Unusable { .. })));
+    assert!(error.hint().contains("runsc"));
+    assert_eq!(
+        preflight.probes.iter().map(|probe| (probe.name, probe.ok)).collect::<Vec<_>>(),
+        [("runtime", false)]
+    );
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_old_runtime_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    let runsc = dir.path().join("runsc");
+    script(&runsc, "#!/bin/sh\necho runsc version 0.0~20221219.0-2\n");
+    config.runsc = Some(runsc);
+    let error = Sandbox::preflight(&config).sandbox.err().unwrap();
+    assert!(matches!(error, SandboxError::Runtime(RuntimeError::TooOld { .. })), "{error:?}");
+}
+
+#[test]
+fn a_runtime_that_exits_with_zero_without_ready_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    let runsc = dir.path().join("runsc");
+    script(
+        &runsc,
+        "#!/bin/sh\ncase $1 in --version) echo runsc version release-20990101.0;; *) echo hello; exit 0;; esac\n",
+    );
+    config.runsc = Some(runsc);
+    let preflight = Sandbox::preflight(&config);
+    let error = preflight.sandbox.err().unwrap();
+    assert!(matches!(error, SandboxError::Unproven { probe: "isolation" }), "{error:?}");
+}

@@ -1,0 +1,193 @@
+//! Jobs that take more than they may have.
+
+use std::time::Instant;
+
+use mesh_sandbox::{CgroupKind, JobReport, KilledBy, Language, Outcome, RequestedLimits, Stream};
+
+use crate::fixture::{Fixture, open};
+
+const fn wall(seconds: u64) -> RequestedLimits {
+    RequestedLimits {
+        wall_seconds: Some(seconds),
+        cpu_seconds: None,
+        mem_mb: None,
+        max_pids: None,
+        max_file_mb: None,
+        output_bytes: None,
+    }
+}
+
+#[test]
+fn a_job_that_does_not_end_is_ended_on_time_whatever_it_does() {
+    let Some(fixture) = open() else { return };
+    for (language, code) in [
+        (Language::Bash, "sleep 30"),
+        (Language::Bash, "trap '' TERM INT HUP QUIT; while :; do sleep 0.2; done"),
+        (Language::Bash, "kill -STOP $$"),
+        (Language::Python, "import signal, os\nos.kill(os.getpid(), signal.SIGSTOP)"),
+    ] {
+        let (report, _) = fixture.run_limited(language, code, wall(1));
+        assert_eq!((report.outcome, report.killed_by), (Outcome::TimedOut, Some(KilledBy::Wall)), "{code}");
+        assert_eq!(report.exit_code, None);
+        let took = report.resource_usage.wall_time_ms;
+        assert!((1000..2000).contains(&took), "{code}: {took} ms");
+    }
+}
+
+#[test]
+fn processor_time_counts_all_children() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { cpu_seconds: Some(1), ..wall(20) };
+    let (report, _) = fixture.run_limited(
+        Language::Python,
+        "import os\nfor _ in range(3): os.fork() or exec('while True: pass')\nwhile True: pass",
+        limits,
+    );
+    if report.limit_enforcement.cpu_seconds {
+        assert_eq!((report.outcome, report.killed_by), (Outcome::TimedOut, Some(KilledBy::Cpu)));
+        let used = report.resource_usage.cpu_time_usec.unwrap();
+        assert!((1_000_000..1_600_000).contains(&used), "{used} us");
+    } else {
+        assert_eq!(report.killed_by, Some(KilledBy::Wall));
+    }
+}
+
+fn must_be_out_of_memory(fixture: &Fixture, language: Language, code: &str) -> Option<JobReport> {
+    let limits = RequestedLimits { mem_mb: Some(64), ..wall(20) };
+    let (report, _) = fixture.run_limited(language, code, limits);
+    if !report.limit_enforcement.mem_mb {
+        eprintln!("SKIPPED: memory is not enforced here");
+        return None;
+    }
+    assert_eq!((report.outcome, report.killed_by), (Outcome::OomKilled, Some(KilledBy::Memory)), "{code}");
+    assert!(report.resource_usage.memory_peak_bytes.unwrap() <= (64 + 48) * 1024 * 1024);
+    Some(report)
+}
+
+#[test]
+fn a_python_memory_bomb_is_out_of_memory() {
+    let Some(fixture) = open() else { return };
+    must_be_out_of_memory(&fixture, Language::Python, "x = []\nwhile True: x.append(bytearray(1 << 20))");
+}
+
+#[test]
+fn a_node_memory_bomb_is_out_of_memory_long_before_its_time_is_up() {
+    let Some(fixture) = open() else { return };
+    let report = must_be_out_of_memory(
+        &fixture,
+        Language::Node,
+        "const x = []; for (;;) x.push(Buffer.alloc(1 << 20, 1));",
+    );
+    assert!(report.is_none_or(|report| report.resource_usage.wall_time_ms < 5000));
+}
+
+#[test]
+fn a_parent_that_exits_with_zero_does_not_hide_a_child_killed_for_memory() {
+    let Some(fixture) = open() else { return };
+    must_be_out_of_memory(
+        &fixture,
+        Language::Bash,
+        "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 20))'; exit 0",
+    );
+}
+
+#[test]
+fn files_in_memory_count_as_memory_or_do_not_fit() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { mem_mb: Some(64), max_file_mb: Some(256), ..wall(20) };
+    let (report, log) = fixture.run_limited(
+        Language::Bash,
+        "head -c 200M /dev/zero > /tmp/fill || echo full; head -c 1K /dev/zero > /work/output/x && echo more",
+        limits,
+    );
+    assert_eq!(report.outcome, Outcome::Succeeded, "{}", log.err());
+    assert_eq!(log.out(), "full\nmore\n");
+    assert!(log.err().contains("No space left"), "{}", log.err());
+}
+
+#[test]
+fn a_fork_bomb_stays_within_its_processes_and_ends() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { max_pids: Some(32), cpu_seconds: Some(3), ..wall(3) };
+    let (report, _) = fixture.run_limited(Language::Bash, "f() { f | f & }; f; wait; sleep 30", limits);
+    assert_ne!(report.outcome, Outcome::Succeeded);
+    assert_ne!(report.outcome, Outcome::Error, "{report:?}");
+    assert!(fixture.job_dirs().is_empty());
+}
+
+#[test]
+fn threads_beyond_the_limit_are_refused() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { max_pids: Some(32), ..wall(10) };
+    let (report, log) = fixture.run_limited(
+        Language::Python,
+        "import threading, os\nhold = threading.Event()\ncount = 0\ntry:\n  while count < 500:\n    \
+         threading.Thread(target=hold.wait, daemon=True).start()\n    count += 1\n\
+         except RuntimeError: pass\nprint(count, flush=True)\nos._exit(0)",
+        limits,
+    );
+    assert_eq!(report.outcome, Outcome::Succeeded, "{}", log.err());
+    let count: u32 = log.out().trim().parse().unwrap();
+    assert!((8..32).contains(&count), "{count} threads");
+}
+
+#[test]
+fn endless_output_is_cut_counted_and_ended() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { output_bytes: Some(65_536), ..wall(20) };
+    let started = Instant::now();
+    let (report, log) = fixture.run_limited(Language::Bash, "yes", limits);
+    assert_eq!((report.outcome, report.killed_by), (Outcome::Failed, Some(KilledBy::Output)));
+    assert_eq!((log.stdout.len(), report.stdout.bytes_kept, report.stdout.truncated), (65_536, 65_536, true));
+    assert_eq!(log.truncated, [Stream::Stdout]);
+    assert!(report.stdout.bytes_seen > 8 * 65_536);
+    assert!(report.stdout.bytes_seen < 64 * 65_536, "{} bytes", report.stdout.bytes_seen);
+    assert!(started.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn one_line_without_end_is_cut_but_not_ended_below_the_multiple() {
+    let Some(fixture) = open() else { return };
+    let (report, log) = fixture.bash("head -c 4M /dev/zero | tr '\\0' a");
+    assert_eq!((report.outcome, report.stdout.bytes_seen), (Outcome::Succeeded, 4 << 20));
+    assert_eq!(log.stdout.len(), 1 << 20);
+}
+
+#[test]
+fn a_file_beyond_its_size_fails_inside() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { max_file_mb: Some(1), ..wall(10) };
+    let (report, log) = fixture.run_limited(
+        Language::Python,
+        "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n\
+         try:\n  open('/tmp/x', 'wb').write(bytes(3 << 20))\nexcept OSError as error: print(error.errno)",
+        limits,
+    );
+    assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "27\n"));
+}
+
+#[test]
+fn what_was_asked_for_and_what_was_given_are_both_reported() {
+    let Some(fixture) = open() else { return };
+    let asked =
+        RequestedLimits { wall_seconds: Some(999_999), mem_mb: Some(1), ..RequestedLimits::default() };
+    let (report, _) = fixture.run_limited(Language::Bash, "true", asked);
+    let bounds = fixture.config.bounds;
+    assert_eq!(report.requested_limits, asked);
+    assert_eq!(report.effective_limits.wall_seconds, bounds.wall_seconds.max);
+    assert_eq!(report.effective_limits.mem_mb, bounds.mem_mb.min);
+    assert_eq!(report.outcome, Outcome::Succeeded, "the smallest memory is enough for a shell");
+}
+
+#[test]
+fn a_machine_without_control_groups_does_not_claim_to_enforce_memory() {
+    let Some(fixture) = open() else { return };
+    let capabilities = fixture.sandbox.capabilities();
+    if capabilities.cgroups == CgroupKind::None {
+        assert!(!capabilities.limit_enforcement.mem_mb && !capabilities.limit_enforcement.cpu_seconds);
+    } else {
+        let (report, _) = fixture.bash("true");
+        assert_eq!(report.limit_enforcement.mem_mb, report.resource_usage.memory_peak_bytes.is_some());
+        assert_eq!(report.limit_enforcement.cpu_seconds, report.resource_usage.cpu_time_usec.is_some());
+    }
+}

@@ -1,0 +1,10 @@
+//! Jobs in real gVisor sandboxes, through the public interface.
+//!
+//! Where there is no fit `runsc` every test says `SKIPPED` and passes, unless `MESH_REQUIRE_SANDBOX=1`.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expected")]
+
+mod fixture;
+mod isolation;
+mod languages;
+mod lifecycle;
+mod limits;
