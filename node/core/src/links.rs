@@ -23,7 +23,8 @@
 //! Driver's contract: every `StartDial` is answered by exactly one `Established` with that key or one `DialFailed`
 //! (after `AbandonDial` too); every `Established` that was not refused is followed by one `Ended`. A connection is
 //! established once Hello and HelloAck have crossed; the acceptor learns the dial number from Hello. Give `Up`, `Down`
-//! and `Unreached` to membership as `LinkUp`, `LinkDown` and `DialFailed`.
+//! and `Unreached` to membership as `LinkUp`, `LinkDown` and `DialFailed`, and its `Dial` and `Close` here as `Wanted` and
+//! `Drop`. A connection counts as gone once it was dropped; the `Ended` that follows changes nothing more.
 
 mod backoff;
 mod plan;
@@ -79,7 +80,8 @@ pub struct DialFailure {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Somebody needs a link: a caller that waits, or membership, which does not.
+    /// Somebody needs a link: a caller that waits, or membership, which does not wait but is always answered by `Up` or
+    /// `Unreached`.
     Wanted {
         /// To whom.
         peer: NodeId,
@@ -114,6 +116,13 @@ pub enum Input {
         number: u64,
         /// Why.
         failure: DialFailure,
+    },
+    /// The peer is not to be linked: it does not answer, or may not. Its connections count as gone from now on.
+    Drop {
+        /// Whom.
+        peer: NodeId,
+        /// Why, as one clause.
+        cause: String,
     },
     /// A connection is gone.
     Ended {
@@ -191,7 +200,7 @@ pub enum Output {
         /// At the latest, milliseconds from now.
         within_ms: u64,
     },
-    /// Close a connection at once: it leads to a process that is gone.
+    /// Close a connection at once: it leads to a process that is gone, or was dropped.
     Close {
         /// With whom.
         peer: NodeId,
@@ -259,6 +268,7 @@ impl Links {
                 self.handle_established(peer, key, boot, address)
             }
             Input::DialFailed { peer, number, failure } => self.handle_dial_failed(peer, number, &failure),
+            Input::Drop { peer, cause } => self.handle_drop(peer, cause),
             Input::Ended { peer, key, cause } => self.handle_ended(peer, key, cause),
         }
     }
@@ -270,8 +280,11 @@ impl Links {
         addresses: &[SocketAddr],
     ) -> Vec<Output> {
         let pair = self.pairs.entry(peer).or_default();
-        if let Some(key) = pair.used {
-            return waiter.map(|waiter| Output::Ready { waiter, key }).into_iter().collect();
+        if let Some((key, boot)) = pair.used.and_then(|key| Some((key, pair.connections.get(&key)?.boot))) {
+            return vec![match waiter {
+                Some(waiter) => Output::Ready { waiter, key },
+                None => Output::Up { peer, key, boot },
+            }];
         }
         if let Some(waiter) = waiter {
             if peer == self.me || pair.waiters.len() >= WAITERS_PER_PEER_MAX {
@@ -333,6 +346,14 @@ impl Links {
         let waiters = std::mem::take(&mut pair.waiters);
         let told = waiters.into_iter().map(|waiter| Output::Failed { waiter, failure: failure.clone() });
         told.chain([Output::Unreached { peer, failure: failure.clone() }]).collect()
+    }
+
+    fn handle_drop(&mut self, peer: NodeId, cause: String) -> Vec<Output> {
+        let Some(pair) = self.pairs.get_mut(&peer) else { return Vec::new() };
+        let dropped = std::mem::take(&mut pair.connections);
+        let mut outputs: Vec<Output> = dropped.into_keys().map(|key| Output::Close { peer, key }).collect();
+        pair.settle(self.me, peer, || cause, &mut outputs);
+        outputs
     }
 
     fn handle_ended(&mut self, peer: NodeId, key: ConnectionKey, cause: String) -> Vec<Output> {

@@ -32,7 +32,8 @@
 //! [`Membership::next_wake`], asked for again after each input. A wake-up carries no token: what is due is decided by
 //! `now` alone, so an early, late or repeated one does no harm. Perform outputs in order:
 //! - [`Output::Sign`]: sign with the node's key, feed back [`Input::Signed`] at once.
-//! - [`Output::Dial`]: exactly one [`Input::LinkUp`] or [`Input::DialFailed`] follows.
+//! - [`Output::Dial`] and [`Output::Close`] are for the links machine. For a dial, one [`Input::LinkUp`] or
+//!   [`Input::DialFailed`] follows.
 //! - [`Output::Sync`]: run one exchange over a stream ([`Membership::begin_sync`], [`Membership::continue_sync`]), feed
 //!   what it heard as [`Input::Heard`], and end with [`Input::SyncEnded`], also when it failed. Incoming streams run
 //!   [`Membership::continue_sync`] too and feed [`Input::Heard`] only.
@@ -162,7 +163,7 @@ pub enum Output {
         /// Where it says it is; never empty.
         addresses: Vec<SocketAddr>,
     },
-    /// Close all connections to a peer.
+    /// Drop all connections to a peer: for the links machine.
     Close {
         /// To whom.
         peer: NodeId,
