@@ -5,6 +5,7 @@
 pub mod api;
 pub mod client;
 pub mod clock;
+pub mod home;
 pub mod limits;
 pub mod service;
 pub mod storage;
