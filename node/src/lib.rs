@@ -5,10 +5,7 @@
 pub mod api;
 pub mod client;
 pub mod clock;
-pub mod home;
-pub mod identity;
 pub mod limits;
 pub mod service;
 pub mod storage;
-pub mod transport;
 pub mod writer;

@@ -16,8 +16,9 @@ use crate::isolation::IsolationClass;
 pub const CODE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a job's standard input.
 pub const STDIN_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes kept of each output stream.
-pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes kept of each output stream. A result travels twice, as text and signed, and a control character takes six
+/// bytes there: both streams at their worst still fit in one parcel.
+pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// A language a job may be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

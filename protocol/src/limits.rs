@@ -7,8 +7,8 @@ pub const CONTROL_FRAME_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of one frame on an outbox stream: one message with its body inline.
 ///
-/// A job may carry 1 MiB of code and 1 MiB of standard input, and its result 1 MiB of each output stream beside the
-/// evidence, so this is the sum with room for framing.
+/// A job may carry 1 MiB of code and 1 MiB of standard input; its result carries two output streams as text and, signed,
+/// once more as JSON.
 pub const PARCEL_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of one request or reply on a question stream (resolve, status, ping).

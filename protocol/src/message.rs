@@ -139,6 +139,15 @@ pub enum PeerMessage {
         /// Why.
         reason: StopReason,
     },
+    /// A message was not taken.
+    PostRefused {
+        /// Its conversation.
+        conversation: ConversationId,
+        /// Which message.
+        message: MessageId,
+        /// One sentence for people.
+        detail: String,
+    },
 }
 
 #[cfg(test)]

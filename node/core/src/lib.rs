@@ -10,11 +10,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod broker;
+mod deadline;
 pub mod directory;
+pub mod event;
+pub mod evidence;
 pub mod handler;
+pub mod jobs;
 pub mod limits;
 pub mod links;
+pub mod machine;
 pub mod membership;
 pub mod outbox;
+pub mod placement;
+pub mod policy;
+mod receive;
+pub mod site;
 pub mod store;
 pub mod time;
+pub mod turn;
+pub mod view;

@@ -60,3 +60,43 @@ pub const LAST_ERROR_CHARS_MAX: usize = 200;
 pub const SEND_PAGE_ROWS: usize = 32;
 
 const _: () = assert!(RETAINED_MS < SEEN_MS, "what may be sent again is still known to the receiver");
+
+// Broker and jobs.
+
+/// Runs accepted and not ended, over all agents. One more is answered `busy`, so that a flood cannot grow the queue.
+pub const RUN_QUEUE_MAX: usize = 1_000;
+
+/// Executions accepted and not ended. One more is answered `busy`.
+pub const JOB_QUEUE_MAX: usize = 1_000;
+
+/// Bytes reserved in the origin's outbox for the outcome of a run, when it is accepted. A longer reply still fits:
+/// the reservation is what keeps a place.
+pub const RUN_REPORT_BYTES: u64 = 32 * 1024;
+
+/// The same for the result of a job and its evidence.
+pub const JOB_REPORT_BYTES: u64 = 128 * 1024;
+
+/// How long an ask may take when its caller does not say, in milliseconds: a day.
+pub const ASK_DEADLINE_DEFAULT_MS: u64 = 24 * 3_600_000;
+
+/// How long a job may take from acceptance to result when its caller does not say, in milliseconds: an hour.
+pub const JOB_DEADLINE_DEFAULT_MS: u64 = 3_600_000;
+
+/// The longest deadline anyone may set, in milliseconds: thirty days.
+pub const DEADLINE_MAX_MS: u64 = 30 * 24 * 3_600_000;
+
+/// How long after its deadline a flight or a job waits for a node that has it and is silent, in milliseconds: a day.
+/// Then it fails, and says that it may have run.
+pub const SILENCE_MAX_MS: u64 = 24 * 3_600_000;
+
+/// Due rows handled in one event; the rest follow in the next.
+pub const DUE_BATCH: usize = 128;
+
+/// Rows a listing may return.
+pub const LIST_MAX: usize = 500;
+
+/// Characters of a task or a body shown in listings.
+pub const PREVIEW_CHARS: usize = 200;
+
+/// Open flights or jobs of one peer ended in one event, when that peer is gone.
+pub const OPEN_BATCH: usize = 10_000;

@@ -16,7 +16,7 @@ mod record;
 pub use key::{Key, KeyError};
 pub use ordered::OrderedStore;
 pub use overlay::{Change, Overlay};
-pub use record::{Record, get, scan_from, scan_prefix};
+pub use record::{Record, get, scan_from, scan_last, scan_prefix};
 
 use mesh_protocol::codec::DecodeError;
 use thiserror::Error;
@@ -31,6 +31,8 @@ pub enum Table {
     Directory = 2,
     /// What a peer may do here, by node.
     Policy = 3,
+    /// The preset for members without a row of their own: one row.
+    DefaultTrust = 7,
     /// Tickets issued here, by ticket.
     Tickets = 4,
     /// Certificates issued here, by node.
@@ -59,7 +61,7 @@ pub enum Table {
     OutboxTotals = 19,
     /// Conversations, by conversation.
     Conversations = 20,
-    /// Messages, by conversation and message.
+    /// Messages, by message.
     Messages = 21,
     /// Receipts of commands that carry a client's own id, by that id.
     Receipts = 22,
@@ -67,18 +69,22 @@ pub enum Table {
     Flights = 30,
     /// Asks as the node that runs them knows them, by flight.
     Runs = 31,
-    /// Runs waiting for their agent, by agent and time.
+    /// Runs waiting or at work, by time.
     RunQueue = 32,
-    /// Deadlines of flights and runs, by time.
-    FlightDeadlines = 33,
+    /// What is due when: deadlines of flights, runs, jobs and executions, by time.
+    Deadlines = 33,
+    /// Flights that have not ended, by target node and flight.
+    OpenFlights = 34,
     /// Jobs as their origin knows them, by job.
     Jobs = 40,
     /// Jobs as the node that runs them knows them, by job.
     Executions = 41,
-    /// Idempotency keys of jobs, by tenant and key.
-    JobKeys = 42,
+    /// Jobs that have not ended, by executor and job.
+    OpenJobs = 42,
     /// Evidence of jobs, by job: the exact bytes.
     Evidence = 43,
+    /// Executions waiting or running, by time.
+    JobQueue = 44,
     /// Events that made a handler panic, by time.
     Quarantine = 50,
 }

@@ -56,6 +56,14 @@ pub fn scan_from<R: Record>(
     read_all(store, &Scan { from: from.to_bytes(), ..Scan::prefix(&prefix.to_bytes(), limit) })
 }
 
+/// The records with the greatest keys, greatest first, at most `limit`.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is not readable.
+pub fn scan_last<R: Record>(store: &dyn Store, limit: usize) -> Result<Vec<(R::Key, R)>, StoreError> {
+    read_all(store, &Scan::prefix(&[], limit).backwards())
+}
+
 fn read_all<R: Record>(store: &dyn Store, scan: &Scan) -> Result<Vec<(R::Key, R)>, StoreError> {
     let typed = |(key, value): super::Row| {
         let key = R::Key::from_bytes(&key).map_err(|source| StoreError::Key { table: R::TABLE, source })?;

@@ -1,0 +1,87 @@
+//! Commands that carry the caller's own id: the same id again gives the first receipt again, and never a second effect.
+//!
+//! The receipt and the effect are one commit. The same id with another content is a conflict, not a replay.
+
+use mesh_protocol::api::error::{ApiError, ErrorKind};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+
+use crate::store::{Record, StoreError, Table, get};
+use crate::turn::Turn;
+
+/// Longest id a caller may choose, in bytes of visible ASCII.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// A receipt that was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Given {
+    /// SHA-256 of the request it answers.
+    fingerprint: [u8; 32],
+    /// The receipt, as JSON: its type is the API's and grows with it.
+    receipt: String,
+}
+
+impl Record for Given {
+    const TABLE: Table = Table::Receipts;
+    /// The kind of command, the caller and its id.
+    type Key = String;
+}
+
+/// A place for a receipt, once the effect is decided.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    key: String,
+    fingerprint: [u8; 32],
+}
+
+/// What an id leads to.
+pub(crate) enum Lookup<T> {
+    /// No id was given, or it is new: go on, and keep the receipt in the slot.
+    New(Option<Slot>),
+    /// This was done before.
+    Replay(T),
+    /// The id is taken, or is not one.
+    Refused(ApiError),
+}
+
+/// Looks an id up before anything is decided.
+pub(crate) fn look_up<T: DeserializeOwned>(
+    turn: &Turn<'_, '_>,
+    scope: (&'static str, &str),
+    request_id: Option<&str>,
+    request: &impl Serialize,
+) -> Result<Lookup<T>, StoreError> {
+    let Some(id) = request_id else { return Ok(Lookup::New(None)) };
+    if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = format!("a request id is 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
+        return Ok(Lookup::Refused(ApiError::new(ErrorKind::Invalid, "invalid_idempotency_key", message)));
+    }
+    let (kind, caller) = scope;
+    let key = format!("{kind}\n{caller}\n{id}");
+    let fingerprint: [u8; 32] = Sha256::digest(mesh_protocol::codec::encode(request)).into();
+    let Some(given) = get::<Given>(turn.tx, &key)? else {
+        return Ok(Lookup::New(Some(Slot { key, fingerprint })));
+    };
+    if given.fingerprint != fingerprint {
+        let message = format!("request id `{id}` was used for another request");
+        let error = ApiError::new(ErrorKind::Conflict, "idempotency_key_reused", message);
+        return Ok(Lookup::Refused(error.hint("use a new id for a new request")));
+    }
+    match serde_json::from_str(&given.receipt) {
+        Ok(receipt) => Ok(Lookup::Replay(receipt)),
+        Err(_) => Ok(Lookup::Refused(ApiError::new(
+            ErrorKind::Internal,
+            "receipt_unreadable",
+            "the first receipt cannot be read",
+        ))),
+    }
+}
+
+/// Keeps a receipt, in the commit of its effect.
+pub(crate) fn keep(turn: &mut Turn<'_, '_>, slot: Option<Slot>, receipt: &impl Serialize) {
+    if let Some(Slot { key, fingerprint }) = slot
+        && let Ok(receipt) = serde_json::to_string(receipt)
+    {
+        turn.tx.put(&key, &Given { fingerprint, receipt });
+    }
+}

@@ -1,0 +1,74 @@
+//! What is due when: one table, ordered by this node's clock.
+//!
+//! A row is only a reminder. It fires at its time or later, and whoever handles it looks at the record itself: one
+//! that has ended ignores it. So nothing ever has to be found and cancelled.
+
+use mesh_protocol::id::{FlightId, JobId, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Action;
+use crate::limits::DUE_BATCH;
+use crate::store::{Overlay, Record, Scan, Store, StoreError, Table, scan_prefix};
+use crate::time::NodeTime;
+use crate::turn::Turn;
+use crate::{broker, jobs};
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Deadline {
+    /// The answer to an ask is of no use any more.
+    Flight(FlightId),
+    /// A node was silent for too long about an ask it has.
+    FlightSilence(FlightId),
+    /// A run, or a wait for one, has taken its time.
+    Run(NodeId, FlightId),
+    /// The result of a job is of no use any more.
+    Job(JobId),
+    /// A node was silent for too long about a job it has.
+    JobSilence(JobId),
+    /// An execution has waited too long.
+    Execution(NodeId, JobId),
+}
+
+impl Record for Deadline {
+    const TABLE: Table = Table::Deadlines;
+    /// The time, and a random number that keeps two of one time apart.
+    type Key = (NodeTime, u128);
+}
+
+/// Sets a reminder.
+pub(crate) fn set(turn: &mut Turn<'_, '_>, at: NodeTime, what: Deadline) {
+    let mut unique = [0; 16];
+    turn.rng.fill_bytes(&mut unique);
+    turn.tx.put(&(at, u128::from_be_bytes(unique)), &what);
+    turn.actions.push(Action::WakeAt(at));
+}
+
+/// Handles what is due, a bounded number at once, and asks to be woken for the rest.
+pub(crate) fn handle_due(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
+    for ((at, unique), what) in scan_prefix::<Deadline>(turn.tx, &(), DUE_BATCH)? {
+        if at > turn.now.node {
+            break;
+        }
+        turn.tx.delete::<Deadline>(&(at, unique));
+        match what {
+            Deadline::Flight(flight) => broker::flight::deadline_passed(turn, flight)?,
+            Deadline::FlightSilence(flight) => broker::flight::silence_passed(turn, flight)?,
+            Deadline::Run(origin, flight) => broker::run::deadline_passed(turn, origin, flight)?,
+            Deadline::Job(job) => jobs::job::deadline_passed(turn, job)?,
+            Deadline::JobSilence(job) => jobs::job::silence_passed(turn, job)?,
+            Deadline::Execution(origin, job) => jobs::execution::deadline_passed(turn, origin, job)?,
+        }
+    }
+    if let Some(next) = next(turn.tx)? {
+        turn.actions.push(Action::WakeAt(next));
+    }
+    Ok(())
+}
+
+/// When the next reminder is due.
+pub(crate) fn next(tx: &Overlay<'_>) -> Result<Option<NodeTime>, StoreError> {
+    let first = tx.scan(Table::Deadlines, &Scan::prefix(&[], 1))?;
+    let time = |key: &[u8]| key.first_chunk().map(|bytes| NodeTime(u64::from_be_bytes(*bytes)));
+    Ok(first.first().and_then(|(key, _)| time(key)))
+}

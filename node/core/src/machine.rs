@@ -1,0 +1,230 @@
+//! The durable machine: every event that may change what this node has promised.
+//!
+//! One event in, changes in the overlay, actions and a reply out. What it keeps beside the store is what it was told
+//! of the world ([`Site`]): replaced whole by events that cannot fail, never derived from the store.
+
+use mesh_protocol::codec::decode;
+use mesh_protocol::delivery::{Ack, Busy, BusyReason, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::message::PeerMessage;
+use rand::Rng;
+
+use crate::broker::{flight, run, send};
+use crate::deadline;
+use crate::event::{Action, Command, Delivery, Event, Reply};
+use crate::handler::{Handled, Handler};
+use crate::jobs::{execution, job};
+use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
+use crate::policy::{self, DefaultTrust};
+use crate::receive;
+use crate::site::Site;
+use crate::store::{Overlay, StoreError};
+use crate::time::Now;
+use crate::turn::Turn;
+
+/// Milliseconds a peer is asked to wait when this node remembers as much of it as it may.
+const INBOX_FULL_RETRY_MS: u64 = 30_000;
+
+/// The machine of one node.
+#[derive(Debug)]
+pub struct Machine {
+    site: Site,
+}
+
+impl Machine {
+    /// A machine that knows its own node and nobody else yet.
+    #[must_use]
+    pub const fn new(site: Site) -> Self {
+        Self { site }
+    }
+}
+
+impl Handler for Machine {
+    type Event = Event;
+    type Action = Action;
+    type Reply = Reply;
+
+    fn handle(
+        &mut self,
+        tx: &mut Overlay<'_>,
+        now: Now,
+        rng: &mut dyn Rng,
+        event: &Event,
+    ) -> Result<Handled<Action, Reply>, StoreError> {
+        match event {
+            Event::View(view) => self.site.view = view.clone(),
+            Event::Agents(agents) => self.site.agents.clone_from(agents),
+            Event::Executor(executor) => self.site.executor.clone_from(executor),
+            _ => {}
+        }
+        let mut turn = Turn { tx, now, rng, site: &self.site, actions: Vec::new() };
+        let reply = decide(&mut turn, event)?;
+        Ok(Handled { actions: turn.actions, reply })
+    }
+
+    fn describe(event: &Event) -> &'static str {
+        match event {
+            Event::Started => "started",
+            Event::Command(_) => "command",
+            Event::Delivery(_, Delivery::Parcel { .. }) => "parcel",
+            Event::Delivery(..) => "delivery",
+            Event::View(_) => "view",
+            Event::Agents(_) => "agents",
+            Event::Executor(_) => "executor",
+            Event::RunEnded { .. } => "run-ended",
+            Event::JobStarted { .. } => "job-started",
+            Event::JobEnded { .. } => "job-ended",
+            Event::Due => "due",
+        }
+    }
+}
+
+fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, StoreError> {
+    match event {
+        Event::Started => {
+            outbox::forget_sessions(turn.tx)?;
+            run::recover(turn)?;
+            execution::recover(turn)?;
+            deadline::handle_due(turn)?;
+        }
+        Event::Command(command) => return handle_command(turn, command).map(Some),
+        Event::Delivery(peer, delivery) => handle_delivery(turn, *peer, delivery)?,
+        Event::View(_) => {}
+        Event::Agents(_) => run::start_all(turn)?,
+        Event::Executor(_) => execution::start_next(turn)?,
+        Event::RunEnded { origin, flight, attempt, outcome } => {
+            run::reported(turn, (*origin, *flight), *attempt, outcome.clone())?;
+        }
+        Event::JobStarted { origin, job, attempt } => execution::started(turn, (*origin, *job), *attempt)?,
+        Event::JobEnded { origin, job, attempt, result, evidence } => {
+            execution::reported(turn, (*origin, *job), *attempt, (result.clone(), evidence.clone()))?;
+        }
+        Event::Due => deadline::handle_due(turn)?,
+    }
+    Ok(None)
+}
+
+fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, StoreError> {
+    match command {
+        Command::Send(caller, request) => send::send(turn, caller, request),
+        Command::Ask(caller, request) => send::ask(turn, caller, request),
+        Command::CancelFlight(flight) => flight::cancel(turn, *flight),
+        Command::Run(caller, request) => job::run(turn, caller, request),
+        Command::CancelJob(job) => job::cancel(turn, *job),
+        Command::Grant(peer, change) => Ok(Reply::Grant(policy::change(turn.tx, *peer, change)?)),
+        Command::DefaultTrust(trust) => {
+            turn.tx.put(&(), &DefaultTrust(*trust));
+            Ok(Reply::Done(0))
+        }
+        Command::Expel(peer) => {
+            outbox::set_blocked(turn.tx, turn.rng, *peer, BlockReason::Operator)?;
+            peer_gone(turn, *peer).map(Reply::Done)
+        }
+        Command::Readmit(peer) => {
+            outbox::unblock(turn.tx, *peer)?;
+            Ok(Reply::Done(0))
+        }
+        Command::Discard(peer) => {
+            let ended = peer_gone(turn, *peer)?;
+            outbox::discard(turn.tx, turn.rng, *peer)?;
+            Ok(Reply::Done(ended))
+        }
+    }
+}
+
+fn peer_gone(turn: &mut Turn<'_, '_>, peer: NodeId) -> Result<usize, StoreError> {
+    let flights = flight::peer_gone(turn, peer)?;
+    Ok(flights.saturating_add(job::peer_gone(turn, peer)?))
+}
+
+fn handle_delivery(turn: &mut Turn<'_, '_>, peer: NodeId, delivery: &Delivery) -> Result<(), StoreError> {
+    match delivery {
+        Delivery::Begin { session } => begin(turn, peer, *session),
+        Delivery::Resume { session, resume } => resumed(turn, peer, *session, *resume),
+        Delivery::Ack { session, ack } => acknowledged(turn, peer, *session, *ack),
+        Delivery::Lost { session } => outbox::session_lost(turn.tx, peer, *session),
+        Delivery::Open(open) => opened(turn, peer, *open),
+        Delivery::Gap { session, gap } => lost(turn, peer, *session, *gap),
+        Delivery::Parcel { session, parcel } => take(turn, peer, *session, parcel),
+    }
+}
+
+fn begin(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64) -> Result<(), StoreError> {
+    match outbox::open(turn.tx, turn.rng, peer, session) {
+        Ok(open) => turn.actions.push(Action::SendFrame(peer, session, ToReceiver::Open(open))),
+        // Nothing goes to a blocked peer; the stream stays silent.
+        Err(OpenError::Blocked(_)) => {}
+        Err(OpenError::Store(error)) => return Err(error),
+    }
+    Ok(())
+}
+
+fn resumed(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, resume: Resume) -> Result<(), StoreError> {
+    match outbox::handle_resume(turn.tx, turn.now, turn.rng, peer, session, resume)? {
+        Resumed::Live { gap, send_from, never_arrived, .. } => {
+            for message in never_arrived {
+                if !flight::never_arrived(turn, message)? {
+                    job::never_arrived(turn, message)?;
+                }
+            }
+            if let Some(gap) = gap {
+                let range = gap.from..=gap.to;
+                flight::lost_in_gap(turn, peer, resume.epoch, range.clone())?;
+                job::lost_in_gap(turn, peer, resume.epoch, range)?;
+                turn.actions.push(Action::SendFrame(peer, session, ToReceiver::Gap(gap)));
+            }
+            turn.actions.push(Action::StreamFrom(peer, session, send_from));
+            Ok(())
+        }
+        // The outbox has a new numbering: the same stream opens it.
+        Resumed::RolledBack { .. } => begin(turn, peer, session),
+        Resumed::Stale => Ok(()),
+    }
+}
+
+fn acknowledged(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, ack: Ack) -> Result<(), StoreError> {
+    outbox::handle_ack(turn.tx, turn.now, peer, session, ack)?;
+    // A status that waited behind the acknowledged one has its place now.
+    turn.actions.push(Action::OutboxGrew(peer));
+    Ok(())
+}
+
+fn opened(turn: &mut Turn<'_, '_>, peer: NodeId, open: Open) -> Result<(), StoreError> {
+    let resume = outbox::handle_open(turn.tx, turn.now, peer, open)?;
+    turn.actions.push(Action::Answer(peer, open.session, ToSender::Resume(resume)));
+    Ok(())
+}
+
+fn lost(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, gap: Gap) -> Result<(), StoreError> {
+    let take = outbox::handle_gap(turn.tx, turn.now, peer, session, gap)?;
+    answer(turn, peer, session, &take)
+}
+
+fn take(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, parcel: &Parcel) -> Result<(), StoreError> {
+    let take = outbox::take(turn.tx, turn.now, peer, session, parcel.clone())?;
+    if let Take::Apply { body, .. } = &take {
+        match decode::<PeerMessage>(body) {
+            Ok(message) => receive::handle(turn, peer, message)?,
+            // A message of a newer release, or nonsense: it is taken, so that what follows is not held up, and said.
+            Err(error) => tracing::warn!(peer = %peer.short(), %error, "a message was not understood"),
+        }
+    }
+    answer(turn, peer, session, &take)
+}
+
+/// What the sender hears, after the commit.
+fn answer(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, take: &Take) -> Result<(), StoreError> {
+    match take {
+        Take::Apply { .. } | Take::Duplicate | Take::Tombstone => {
+            if let Some(ack) = outbox::ack_for(turn.tx, peer)? {
+                turn.actions.push(Action::Answer(peer, session, ToSender::Ack(ack)));
+            }
+        }
+        Take::OutOfOrder { .. } | Take::Stale => turn.actions.push(Action::Reset(peer, session)),
+        Take::Full => {
+            let busy = Busy { reason: BusyReason::Quota, retry_after_ms: INBOX_FULL_RETRY_MS };
+            turn.actions.push(Action::Answer(peer, session, ToSender::Busy(busy)));
+        }
+    }
+    Ok(())
+}

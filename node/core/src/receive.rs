@@ -1,0 +1,75 @@
+//! A message from a node, by what it is. Who sent it is the link's word; nothing in it changes that.
+
+use mesh_protocol::id::NodeId;
+use mesh_protocol::message::{PeerMessage, Post};
+use mesh_protocol::policy::{Permission, PermissionProfile};
+
+use crate::broker::{conversation, flight, run};
+use crate::jobs::{execution, job};
+use crate::outbox::Class;
+use crate::policy;
+use crate::store::StoreError;
+use crate::turn::Turn;
+
+/// Applies one message, in the commit that marks it as taken.
+pub(crate) fn handle(turn: &mut Turn<'_, '_>, from: NodeId, message: PeerMessage) -> Result<(), StoreError> {
+    match message {
+        PeerMessage::Post(post) => accept_post(turn, from, post),
+        PeerMessage::Ask(request) => run::accept(turn, from, request),
+        PeerMessage::RunStarted { flight } => flight::started(turn, from, flight),
+        PeerMessage::RunEnded { flight, outcome } => flight::ended(turn, from, flight, outcome),
+        PeerMessage::StopRun { flight, reason } => run::stop(turn, from, flight, reason),
+        PeerMessage::Job(request) => execution::accept(turn, from, request),
+        PeerMessage::JobStarted { job } => job::started(turn, from, job),
+        PeerMessage::JobEnded { job, result, evidence } => job::ended(turn, from, job, (result, evidence)),
+        PeerMessage::StopJob { job, reason } => execution::stop(turn, from, job, reason),
+        PeerMessage::PostRefused { conversation, message, detail } => {
+            let detail: String = detail.chars().take(500).collect();
+            let from = format!("node {}", turn.site.view.label(from));
+            let people = (from, "operator".to_owned());
+            let own = turn.message_id();
+            conversation::record(
+                turn,
+                own,
+                conversation,
+                people,
+                format!("not delivered: {detail}"),
+                Some(message),
+            );
+            Ok(())
+        }
+    }
+}
+
+fn accept_post(turn: &mut Turn<'_, '_>, from: NodeId, post: Post) -> Result<(), StoreError> {
+    let setting = turn.site.agents.get(&post.to).filter(|setting| setting.advertised);
+    let profile = setting.map(|_| PermissionProfile::Observe);
+    let allowed = match profile {
+        Some(profile) => policy::permits_agent(
+            turn.tx,
+            turn.site,
+            turn.now,
+            from,
+            Permission::Message,
+            (post.to.as_str(), profile),
+        )?,
+        None => false,
+    };
+    if !allowed {
+        let here = turn.site.view.label(turn.site.me);
+        let detail = match profile {
+            None => format!("node {here} has no agent @{}", post.to),
+            Some(_) => {
+                let remedy = policy::remedy(turn.site, from, Permission::Message);
+                format!("{}; {remedy}", policy::refusal(turn.site, Permission::Message))
+            }
+        };
+        let refused =
+            PeerMessage::PostRefused { conversation: post.conversation, message: post.message, detail };
+        let message = turn.message_id();
+        return turn.send(from, message, Class::Control, refused).map(drop);
+    }
+    let people = (run::requester(turn, from, &post.from.name), format!("@{}", post.to));
+    conversation::record(turn, post.message, post.conversation, people, post.body, None);
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! One event being decided: the state it may touch and the actions it has asked for.
+
+use mesh_protocol::codec::encode;
+use mesh_protocol::delivery::Epoch;
+use mesh_protocol::id::{MessageId, NodeId};
+use mesh_protocol::message::PeerMessage;
+use rand::Rng;
+
+use crate::event::Action;
+use crate::outbox::{self, Class, NewParcel, PublishError};
+use crate::receive;
+use crate::site::Site;
+use crate::store::{Overlay, StoreError};
+use crate::time::Now;
+
+/// The context of one event.
+pub(crate) struct Turn<'t, 'o> {
+    /// Durable state with this event's writes.
+    pub(crate) tx: &'t mut Overlay<'o>,
+    /// When it happens.
+    pub(crate) now: Now,
+    /// Randomness.
+    pub(crate) rng: &'t mut dyn Rng,
+    /// This node.
+    pub(crate) site: &'t Site,
+    /// What is to be done after the commit.
+    pub(crate) actions: Vec<Action>,
+}
+
+/// Where a message to another node is in its outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Place {
+    /// The outbox's numbering.
+    pub epoch: Epoch,
+    /// The sequence in it.
+    pub seq: u64,
+}
+
+/// How a message left.
+pub(crate) enum Sent {
+    /// It was for this node, and has been handled.
+    Here,
+    /// It is in an outbox.
+    Queued(Option<Place>, outbox::Queued),
+    /// It was not taken; nothing changed.
+    Refused(PublishError),
+}
+
+impl Turn<'_, '_> {
+    /// Ten random bytes, for a new id.
+    pub(crate) fn random(&mut self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        self.rng.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// A new message id.
+    pub(crate) fn message_id(&mut self) -> MessageId {
+        let random = self.random();
+        MessageId::mint(self.now.wall_ms, random)
+    }
+
+    /// Sends a message to a node: this one at once, another through its outbox, in this commit either way.
+    pub(crate) fn send(
+        &mut self,
+        to: NodeId,
+        message: MessageId,
+        class: Class,
+        content: PeerMessage,
+    ) -> Result<Sent, StoreError> {
+        if to == self.site.me {
+            receive::handle(self, to, content)?;
+            return Ok(Sent::Here);
+        }
+        let parcel =
+            NewParcel { message, body: encode(&content), class, deadline_ms: None, supersedes: None };
+        match outbox::publish(self.tx, self.now, self.rng, to, parcel) {
+            Ok(queued) => {
+                self.actions.push(Action::OutboxGrew(to));
+                let place = queued.seq.map(|seq| Place { epoch: queued.epoch, seq });
+                Ok(Sent::Queued(place, queued))
+            }
+            Err(PublishError::Store(error)) => Err(error),
+            Err(refused) => Ok(Sent::Refused(refused)),
+        }
+    }
+
+    /// Keeps room in a node's outbox for the end of work that is being accepted. False when there is none; nothing
+    /// changed then. This node needs none for itself.
+    pub(crate) fn reserve(&mut self, to: NodeId, bytes: u64) -> Result<bool, StoreError> {
+        if to == self.site.me {
+            return Ok(true);
+        }
+        match outbox::reserve(self.tx, self.now, self.rng, to, bytes) {
+            Ok(()) => Ok(true),
+            Err(PublishError::Store(error)) => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Sends the end of something, into the room that accepting it reserved. What was refused has none, and goes
+    /// into the outbox's own reserve for short messages.
+    pub(crate) fn report(
+        &mut self,
+        to: NodeId,
+        reserved: Option<u64>,
+        content: PeerMessage,
+    ) -> Result<(), StoreError> {
+        let class = reserved.map_or(Class::Control, |reserved| Class::Terminal { reserved });
+        let message = self.message_id();
+        match self.send(to, message, class, content)? {
+            Sent::Here | Sent::Queued(..) => Ok(()),
+            Sent::Refused(refused) => {
+                // Its peer is gone, or floods us with what we refuse. The origin's own silence limit ends it there.
+                tracing::warn!(peer = %to.short(), %refused, "an outcome was not queued");
+                Ok(())
+            }
+        }
+    }
+}

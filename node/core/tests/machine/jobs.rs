@@ -1,0 +1,142 @@
+//! Jobs: placed once, run once, ended truly.
+
+use mesh_node_core::event::{Action, Caller, CloseReason, Command, Event, JobTicket, Reply};
+use mesh_node_core::jobs::job::{Attested, Job};
+use mesh_node_core::policy::GrantChange;
+use mesh_protocol::api::error::ApiError;
+use mesh_protocol::api::job::{JobReceipt, RunRequest};
+use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::{JobResult, JobStatus};
+use mesh_protocol::policy::Permission;
+
+use crate::pair::{A, B, Pair};
+
+fn run(pair: &mut Pair, n: usize, on: Option<&str>) -> Result<JobReceipt, ApiError> {
+    let spec = serde_json::from_str(r#"{"language":"python","code":"print(1)"}"#).unwrap();
+    let request =
+        RunRequest { spec, on: on.map(str::to_owned), idempotency_key: None, deadline_seconds: Some(60) };
+    match pair.command(n, Command::Run(Caller::Operator, request))? {
+        Reply::Job(receipt) => Ok(receipt),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn started(pair: &mut Pair) -> JobTicket {
+    let at = pair.nodes[B].todo.iter().position(|action| matches!(action, Action::StartJob(_)));
+    match pair.nodes[B].todo.remove(at.expect("a job was started")) {
+        Action::StartJob(ticket) => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn result(status: JobStatus) -> JobResult {
+    JobResult {
+        status,
+        exit_code: Some(0),
+        killed_by: None,
+        stdout: "1".into(),
+        stderr: String::new(),
+        truncated: false,
+        duration_ms: 3,
+        isolation: Some(IsolationClass::GvisorApplicationKernel),
+        may_have_run: true,
+    }
+}
+
+fn end(pair: &mut Pair, ticket: &JobTicket, status: JobStatus) {
+    let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
+    pair.event(B, Event::JobEnded { origin, job, attempt, result: result(status), evidence: Vec::new() });
+}
+
+#[test]
+fn a_job_runs_on_the_named_executor_and_its_result_comes_back() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    assert_eq!(receipt.node_name, "b", "this node has no sandbox, the operator named b");
+    let ticket = started(&mut pair);
+    assert_eq!(ticket.tenant, "a/operator");
+    end(&mut pair, &ticket, JobStatus::Succeeded);
+    let job: Job = pair.row(A, &receipt.job_id);
+    assert_eq!(job.status, JobStatus::Succeeded);
+    assert!(matches!(job.attested, Attested::Missing(_)), "a result without proof is kept and marked");
+}
+
+#[test]
+fn a_class_nobody_has_is_refused_before_anything_is_stored() {
+    let mut pair = Pair::new();
+    let before = pair.nodes[A].store.clone();
+    let error = run(&mut pair, A, Some("a")).unwrap_err();
+    assert_eq!(error.code, "minimum_isolation_unsatisfied");
+    assert!(error.hints[0].contains("--on b"), "{error:?}");
+    assert_eq!(pair.nodes[A].store, before);
+}
+
+#[test]
+fn a_job_interrupted_by_a_kill_is_closed_as_error_and_never_run_again() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    pair.cut();
+    pair.restart(B);
+    let closed = Action::CloseJob(ticket.clone(), CloseReason::NodeRestarted);
+    assert!(pair.nodes[B].todo.contains(&closed), "{:?}", pair.nodes[B].todo);
+    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    end(&mut pair, &ticket, JobStatus::Error);
+    pair.link();
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).status, JobStatus::Error);
+}
+
+#[test]
+fn a_peer_without_the_permission_gets_an_error_that_did_not_run() {
+    let mut pair = Pair::new();
+    let deny = GrantChange { deny: vec![Permission::Job], ..GrantChange::default() };
+    pair.command(B, Command::Grant(pair.nodes[A].id, deny)).unwrap();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let job: Job = pair.row(A, &receipt.job_id);
+    let result = job.result.unwrap();
+    assert_eq!((result.status, result.may_have_run), (JobStatus::Error, false));
+    assert!(result.stderr.contains("mesh-cli allow a job"), "{}", result.stderr);
+}
+
+#[test]
+fn a_cancel_reaches_the_executor() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    assert!(
+        matches!(pair.command(A, Command::CancelJob(receipt.job_id)), Ok(Reply::Cancelled(c)) if c.on_its_way)
+    );
+    assert!(pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StopJob { .. })));
+    end(&mut pair, &ticket, JobStatus::Cancelled);
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).status, JobStatus::Cancelled);
+}
+
+#[test]
+fn jobs_wait_for_a_free_slot_in_order() {
+    let mut pair = Pair::new();
+    pair.link();
+    run(&mut pair, A, None).unwrap();
+    let second = run(&mut pair, A, None).unwrap();
+    let first = started(&mut pair);
+    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    end(&mut pair, &first, JobStatus::Succeeded);
+    assert_eq!(started(&mut pair).job, second.job_id);
+}
+
+#[test]
+fn a_proof_that_does_not_verify_marks_the_result_and_keeps_it() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
+    let result = result(JobStatus::Succeeded);
+    pair.event(B, Event::JobEnded { origin, job, attempt, result, evidence: b"{}".to_vec() });
+    let job: Job = pair.row(A, &receipt.job_id);
+    assert!(matches!(job.attested, Attested::Unverified(_)), "{:?}", job.attested);
+    assert_eq!(job.result.unwrap().stdout, "1");
+}
