@@ -137,7 +137,7 @@ struct Seen {
 }
 
 impl NodeClock {
-    /// Goes on from the row of the last run, or starts at zero.
+    /// Goes on from the row of the last run ([`ClockRow::read`] on a snapshot), or starts at zero.
     ///
     /// # Errors
     /// When the system does not say which boot this is.

@@ -1,4 +1,4 @@
-//! Durable state on disk: the core's [`Store`] over redb.
+//! Durable state on disk: the core's [`Store`](mesh_node_core::store::Store) over redb.
 //!
 //! One redb table holds every row, keyed by the table's prefix byte and the key, so that a batch touches one tree. A
 //! second small table, `meta`, holds the schema version and the number of commits. What rows mean is the core's

@@ -25,6 +25,12 @@ impl Snapshot {
     }
 }
 
+/// Readers on any thread may share one.
+const _: () = {
+    const fn shareable<T: Send + Sync>() {}
+    shareable::<Snapshot>();
+};
+
 impl Store for Snapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         rows::get(&self.rows, table, key).map_err(|error| failed(error).into())
