@@ -92,7 +92,7 @@ fn the_quarantine_forgets_the_oldest() {
     }
     let rows = Quarantined::all(&database.snapshot().unwrap()).unwrap();
     assert_eq!(rows.len(), QUARANTINE_ROWS_MAX);
-    assert_eq!(rows[0].0.1, 100, "the first hundred of this instant are gone");
+    assert_eq!(rows[0].0.1, 100, "the first hundred are gone");
 }
 
 #[test]

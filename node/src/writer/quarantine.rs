@@ -1,6 +1,6 @@
 //! Events that could not be handled: that there was one, of which kind, and when. Never what it carried.
 
-use mesh_node_core::store::{Overlay, Record, Store, StoreError, Table, scan_prefix};
+use mesh_node_core::store::{Key, Overlay, Record, Scan, Store, StoreError, Table, scan_prefix};
 use mesh_node_core::time::{NodeTime, Now};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Cause {
     Unreadable,
 }
 
-/// When, and a number that tells events of one instant apart.
+/// When, and a running number.
 pub type QuarantineKey = (NodeTime, u64);
 
 /// A row of the quarantine.
@@ -44,15 +44,24 @@ impl Quarantined {
     }
 }
 
-/// Adds a row, and forgets the oldest where there are too many.
+/// Adds a row, and forgets the oldest where there are too many. Numbers are consecutive, so two keys tell how many.
 pub(super) fn record(tx: &mut Overlay<'_>, now: Now, kind: &str, cause: Cause) -> Result<(), StoreError> {
-    let rows = Quarantined::all(tx)?;
-    // Numbers go on within one instant, so no row is written over.
-    let number =
-        rows.last().map_or(0, |((at, number), _)| if *at == now.node { number.saturating_add(1) } else { 0 });
-    if let Some((oldest, _)) = rows.first().filter(|_| rows.len() >= QUARANTINE_ROWS_MAX) {
-        tx.delete::<Quarantined>(oldest);
+    let first = end(tx, &Scan::prefix(&[], 1))?;
+    let last = end(tx, &Scan::prefix(&[], 1).backwards())?;
+    let number = last.map_or(0, |(_, number)| number.saturating_add(1));
+    let rows = first.map_or(0, |(_, oldest)| number.saturating_sub(oldest));
+    if let Some(oldest) =
+        first.filter(|_| usize::try_from(rows).is_ok_and(|rows| rows >= QUARANTINE_ROWS_MAX))
+    {
+        tx.delete::<Quarantined>(&oldest);
     }
     tx.put(&(now.node, number), &Quarantined { kind: kind.to_owned(), cause, wall_ms: now.wall_ms });
     Ok(())
+}
+
+/// The first key a scan visits.
+fn end(tx: &Overlay<'_>, scan: &Scan) -> Result<Option<QuarantineKey>, StoreError> {
+    let rows = tx.scan(Table::Quarantine, scan)?;
+    let key = rows.first().map(|(key, _)| QuarantineKey::from_bytes(key)).transpose();
+    key.map_err(|source| StoreError::Key { table: Table::Quarantine, source })
 }
