@@ -19,7 +19,6 @@ pub mod operation;
 mod routes;
 pub mod tokens;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,4 +127,20 @@ pub fn router<S: Service>(service: Arc<S>, surface: Surface) -> Router {
     }
     let router = router.fallback(failure::no_such_route).method_not_allowed_fallback(failure::no_such_method);
     gate::Gate::new(tokens, hosts, limits.requests).before(router.with_state(api))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_loopback_only_this_port_of_this_machine_is_served() {
+        let hosts = Hosts::loopback(4711);
+        for host in ["127.0.0.1:4711", "[::1]:4711", "LocalHost:4711"] {
+            assert!(hosts.serves(host) && hosts.serves_origin(&format!("http://{host}")), "{host}");
+        }
+        for host in ["localhost", "localhost:47110", "localhost:4711.example.org", "mesh.local", ""] {
+            assert!(!hosts.serves(host) && !hosts.serves_origin(&format!("http://{host}")), "{host}");
+        }
+    }
 }

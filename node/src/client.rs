@@ -1,6 +1,6 @@
 //! Talks to the node of this machine over its Unix socket: one typed method an operation.
 //!
-//! Every request has its own connection: it costs tens of microseconds here, and nothing can be in a half-known state
+//! Every request has its own connection: that is cheap on a Unix socket, and nothing can be in a half-known state
 //! afterwards. Nothing is retried: whoever calls knows whether the request carries an id that makes repeating it safe.
 //! When there is no answer, [`ClientError`] says what was found on the way (no home, no process, a socket that
 //! refuses), not just that connecting failed.

@@ -11,7 +11,6 @@
 //! - The future may be dropped at any await (the caller hung up, the time was up). That never undoes what was
 //!   accepted, and leaves nothing locked or half written.
 
-use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -160,7 +160,7 @@ impl Token {
 
     /// Writes the token under a temporary name and renames it, so that a crash leaves a whole file or none.
     fn write(&self, path: &Path) -> io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let temporary = path.with_extension("new");
         match fs::remove_file(&temporary) {

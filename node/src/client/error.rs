@@ -193,7 +193,8 @@ fn process_holding(lock: &Path) -> io::Result<Option<i32>> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
         Err(_) => return Ok(None),
     }
-    let pid = text.lines().next().and_then(|line| line.trim().parse::<i32>().ok());
+    // `from_raw` panics on a negative number.
+    let pid = text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()).filter(|pid| *pid > 0);
     let Some((pid, process)) = pid.and_then(|pid| Some((pid, rustix::process::Pid::from_raw(pid)?))) else {
         return Ok(None);
     };
