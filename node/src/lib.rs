@@ -5,7 +5,10 @@
 pub mod api;
 pub mod client;
 pub mod clock;
+pub mod home;
+pub mod identity;
 pub mod limits;
 pub mod service;
 pub mod storage;
+pub mod transport;
 pub mod writer;

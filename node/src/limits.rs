@@ -69,9 +69,6 @@ pub const COMMAND_WORDS_MAX: usize = 256;
 /// Bytes of an agent's whole command, well under what Linux takes (`ARG_MAX` and 128 KiB a word, execve(2)).
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of an agent's description, which every node of the mesh keeps.
-pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
-
 /// Names of environment variables an agent may be passed.
 pub const ENVIRONMENT_NAMES_MAX: usize = 64;
 

@@ -7,7 +7,7 @@
 //! ```text
 //! sender                                  receiver
 //!   Open{epoch, next, acked, session} ──>           takes parcels of this session only, from now on
-//!             <── Resume{epoch, mark, chain}        how far it got, and the hash of all it took
+//!             <── Resume{epoch, mark, chain, ..}    how far it got, and the hash of all it took
 //!   Gap{from, to, chain}              ──>           only when the receiver's disk went back too far
 //!   Parcel{seq, ..} Parcel{seq+1, ..} ──>           takes `mark + 1` and nothing else
 //!             <── Ack{epoch, mark}                  after the commit
@@ -138,6 +138,9 @@ pub struct Resume {
     pub mark: u64,
     /// The chain at the mark.
     pub chain: Chain,
+    /// Tombstones among what it took: a sender whose disk went back may have withdrawn what it does not remember
+    /// withdrawing, and must not take it for delivered.
+    pub tombstones: u64,
 }
 
 /// A cumulative acknowledgement.
@@ -218,8 +221,8 @@ mod tests {
 
     #[test]
     fn resume_is_these_bytes() {
-        let resume = Resume { epoch: EPOCH, mark: 7, chain: CHAIN };
-        golden(&ToSender::Resume(resume), &[&[0], &[0xe0; 16], &[7], &[0xc0; 16]]);
+        let resume = Resume { epoch: EPOCH, mark: 7, chain: CHAIN, tombstones: 2 };
+        golden(&ToSender::Resume(resume), &[&[0], &[0xe0; 16], &[7], &[0xc0; 16], &[2]]);
     }
 
     #[test]

@@ -8,32 +8,22 @@
 //! These messages are postcard, which does not describe itself: they never change. A later protocol adds messages,
 //! found by the minor version and features both ends have.
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{MeshId, NodeId};
+use crate::peer::BootId;
+use crate::record::{ProtocolRange, RecordVersion};
 
 /// The minor versions of protocol `mesh/1` this build speaks.
-pub const MINORS: MinorRange = MinorRange { min: 1, max: 1 };
+pub const MINORS: ProtocolRange = ProtocolRange { min: 1, max: 1 };
 
-/// The first and last minor version an end speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MinorRange {
-    /// Oldest.
-    pub min: u16,
-    /// Newest.
-    pub max: u16,
-}
-
-impl MinorRange {
-    /// The newest minor version both ends speak; `None` when there is none.
-    #[must_use]
-    pub fn common(self, other: Self) -> Option<u16> {
-        let newest = self.max.min(other.max);
-        (newest >= self.min.max(other.min)).then_some(newest)
-    }
+/// The newest minor version both ends speak; `None` when there is none.
+#[must_use]
+pub fn common_minor(one: ProtocolRange, other: ProtocolRange) -> Option<u16> {
+    let newest = one.max.min(other.max);
+    (newest >= one.min.max(other.min)).then_some(newest)
 }
 
 /// Optional abilities, one bit each. Both ends use what both have; an unknown bit is ignored.
@@ -57,49 +47,20 @@ impl Features {
     }
 }
 
-/// One start of a node. Random, so that a peer notices a restart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct BootId(pub [u8; 16]);
-
-impl fmt::Debug for BootId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "BootId({a:02x}{b:02x}{c:02x}{d:02x})")
-    }
-}
-
-/// What tells a connection from every other between the same two nodes, the same at both ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct DialKey {
-    /// The end that dialled.
-    pub dialler: NodeId,
-    /// Counts that end's dials.
-    pub number: u64,
-}
-
-/// How new an end's own signed record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct RecordVersion {
-    /// Raised at every start of its owner.
-    pub epoch: u64,
-    /// Raised at every change within an epoch.
-    pub ver: u64,
-}
-
 /// What the dialler says first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// What it speaks.
-    pub minors: MinorRange,
+    pub minors: ProtocolRange,
     /// What it can do beyond that.
     pub features: Features,
     /// The mesh it means.
     pub mesh: MeshId,
     /// Who it is; must be the owner of its certificate.
     pub node: NodeId,
-    /// Its current start.
+    /// Its current process.
     pub boot: BootId,
-    /// Which of its dials this is.
+    /// Its number for this dial, which with its id names the connection at both ends.
     pub dial: u64,
     /// How new its record is, so that the other end can ask for it.
     pub record: RecordVersion,
@@ -116,7 +77,7 @@ pub struct HelloAck {
     pub features: Features,
     /// Who it is; must be the owner of its certificate.
     pub node: NodeId,
-    /// Its current start.
+    /// Its current process.
     pub boot: BootId,
     /// How new its record is.
     pub record: RecordVersion,
@@ -134,11 +95,11 @@ mod tests {
 
     fn hello() -> Hello {
         Hello {
-            minors: MinorRange { min: 1, max: 3 },
+            minors: ProtocolRange { min: 1, max: 3 },
             features: Features::RELAY,
             mesh: MeshId::from_bytes([1; 16]),
             node: NodeId::from_bytes([2; 32]),
-            boot: BootId([3; 16]),
+            boot: BootId(3),
             dial: 300,
             record: RecordVersion { epoch: 4, ver: 5 },
             frame_bytes_max: 65_536,
@@ -150,8 +111,7 @@ mod tests {
         let mut golden = vec![1, 3, 1];
         golden.extend([1; 16]);
         golden.extend([2; 32]);
-        golden.extend([3; 16]);
-        golden.extend([0xac, 0x02, 4, 5, 0x80, 0x80, 0x04]);
+        golden.extend([3, 0xac, 0x02, 4, 5, 0x80, 0x80, 0x04]);
         assert_eq!(codec::encode(&hello()), golden);
         assert_eq!(codec::decode::<Hello>(&golden).unwrap(), hello());
     }
@@ -162,25 +122,28 @@ mod tests {
             minor: 1,
             features: Features::default(),
             node: NodeId::from_bytes([2; 32]),
-            boot: BootId([3; 16]),
+            boot: BootId(3),
             record: RecordVersion { epoch: 4, ver: 5 },
             frame_bytes_max: 1,
             observed: ([127, 0, 0, 1], 4_000).into(),
         };
         let mut golden = vec![1, 0];
         golden.extend([2; 32]);
-        golden.extend([3; 16]);
-        golden.extend([4, 5, 1, 0, 127, 0, 0, 1, 0xa0, 0x1f]);
+        golden.extend([3, 4, 5, 1, 0, 127, 0, 0, 1, 0xa0, 0x1f]);
         assert_eq!(codec::encode(&ack), golden);
         assert_eq!(codec::decode::<HelloAck>(&golden).unwrap(), ack);
     }
 
     #[test]
     fn ends_settle_on_the_newest_minor_and_the_features_both_have() {
-        let range = |min, max| MinorRange { min, max };
-        assert_eq!(range(1, 3).common(range(2, 5)), Some(3));
-        assert_eq!(range(1, 2).common(range(3, 5)), None);
-        assert_eq!(range(5, 1).common(range(1, 5)), None, "a range the wrong way round has nothing in it");
+        let range = |min, max| ProtocolRange { min, max };
+        assert_eq!(common_minor(range(1, 3), range(2, 5)), Some(3));
+        assert_eq!(common_minor(range(1, 2), range(3, 5)), None);
+        assert_eq!(
+            common_minor(range(5, 1), range(1, 5)),
+            None,
+            "a range the wrong way round has nothing in it"
+        );
         assert_eq!(Features(0b110).common(Features(0b011)), Features(0b010));
         assert!(!Features(0b010).contains(Features(0b110)));
     }
@@ -194,8 +157,8 @@ mod tests {
 
         #[test]
         fn both_ends_find_the_same_minor(a in any::<(u16, u16)>(), b in any::<(u16, u16)>()) {
-            let (a, b) = (MinorRange { min: a.0, max: a.1 }, MinorRange { min: b.0, max: b.1 });
-            prop_assert_eq!(a.common(b), b.common(a));
+            let (a, b) = (ProtocolRange { min: a.0, max: a.1 }, ProtocolRange { min: b.0, max: b.1 });
+            prop_assert_eq!(common_minor(a, b), common_minor(b, a));
         }
     }
 }

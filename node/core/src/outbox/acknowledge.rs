@@ -57,7 +57,9 @@ impl Outbox<'_, '_> {
             if withdrawn {
                 self.head.withdrawn = self.head.withdrawn.saturating_sub(1);
             }
-            if parcel.state != State::Tombstone {
+            if parcel.state == State::Tombstone {
+                self.head.tombstones = self.head.tombstones.saturating_add(1);
+            } else {
                 delivered.push(Delivered { message: parcel.message, withdrawn });
             }
             if let Some(slot) = parcel.slot {

@@ -34,6 +34,8 @@ pub(super) struct Head {
     pub(super) chain: Chain,
     /// Up to here a disk that has since been restored may have sent or taken parcels, so nothing is claimed of them.
     pub(super) uncertain_to: u64,
+    /// Tombstones up to `acked`.
+    pub(super) tombstones: u64,
     /// Parcels after `acked` that were withdrawn and may arrive.
     pub(super) withdrawn: u64,
     pub(super) count: u64,
@@ -76,6 +78,7 @@ impl Head {
             next: 1,
             chain: Chain::START,
             uncertain_to: 0,
+            tombstones: 0,
             withdrawn: 0,
             count: 0,
             bytes: 0,

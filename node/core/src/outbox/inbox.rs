@@ -54,6 +54,7 @@ struct Mark {
     epoch: Epoch,
     seq: u64,
     chain: Chain,
+    tombstones: u64,
     /// Up to here the sender knows.
     acked: u64,
     /// The `acked` for which this disk's going back was reported.
@@ -97,7 +98,7 @@ impl Inbox {
         let known = self.marks.iter().position(|mark| mark.epoch == epoch);
         let mark = match known {
             Some(at) => self.marks.remove(at),
-            None => Mark { epoch, seq: 0, chain: Chain::START, acked: 0, reported: 0 },
+            None => Mark { epoch, seq: 0, chain: Chain::START, tombstones: 0, acked: 0, reported: 0 },
         };
         self.marks.insert(0, mark);
         self.marks.truncate(limits::INBOX_EPOCHS_MAX);
@@ -135,7 +136,7 @@ pub fn handle_open(tx: &mut Overlay<'_>, now: Now, peer: NodeId, open: Open) -> 
         *first = mark;
     }
     tx.put(&peer, &inbox);
-    Ok(Resume { epoch: mark.epoch, mark: mark.seq, chain: mark.chain })
+    Ok(Resume { epoch: mark.epoch, mark: mark.seq, chain: mark.chain, tombstones: mark.tombstones })
 }
 
 /// Decides on a parcel, and marks it taken in this event: the caller applies it in the same one.
@@ -166,6 +167,9 @@ pub fn take(
         Content::Body(_) if seen_count >= limits::SEEN_MAX => return Ok(Take::Full),
         Content::Body(body) => Take::Apply { message, body },
     };
+    if taken == Take::Tombstone {
+        mark.tombstones = mark.tombstones.saturating_add(1);
+    }
     mark.seq = parcel.seq;
     mark.chain = mark.chain.then(&message);
     mark.acked = mark.acked.max(parcel.acked.min(parcel.seq));

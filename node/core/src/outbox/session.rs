@@ -97,7 +97,7 @@ pub fn handle_resume(
             outbox.save();
             return Ok(Resumed::RolledBack { report });
         }
-        Disks::TheirsWentBack => report = Some(outbox.step_back(now, resume.mark)?),
+        Disks::TheirsWentBack => report = Some(outbox.step_back(now, resume)?),
     }
     let delivered = outbox.settle(now, resume.mark)?;
     let never_arrived = outbox.bury_withdrawn(resume.mark)?;
@@ -203,7 +203,14 @@ impl Outbox<'_, '_> {
         if self.chain_at(resume.mark)?.is_some_and(|chain| chain != resume.chain) {
             return Ok(Disks::OursWentBack);
         }
-        Ok(if resume.mark < self.head.acked { Disks::TheirsWentBack } else { Disks::AsTheyWere })
+        if resume.mark < self.head.acked {
+            return Ok(Disks::TheirsWentBack);
+        }
+        // It took the same, but some of it withdrawn, which this disk does not remember doing.
+        let unsettled = self.rows(self.head.acked.saturating_add(1).max(self.head.first), resume.mark)?;
+        let buried = unsettled.iter().filter(|(_, parcel)| parcel.state == State::Tombstone).count();
+        let tombstones = u64::try_from(buried).unwrap_or(u64::MAX).saturating_add(self.head.tombstones);
+        Ok(if resume.tombstones == tombstones { Disks::AsTheyWere } else { Disks::OursWentBack })
     }
 
     /// The chain at a sequence, unless it is forgotten.
@@ -275,7 +282,8 @@ impl Outbox<'_, '_> {
     }
 
     /// The peer forgot parcels it acknowledged: those that are kept wait again, the others are a gap.
-    fn step_back(&mut self, now: Now, mark: u64) -> Result<DeliveryReport, StoreError> {
+    fn step_back(&mut self, now: Now, resume: Resume) -> Result<DeliveryReport, StoreError> {
+        let Resume { mark, tombstones, .. } = resume;
         let missing = mark.saturating_add(1);
         let report = self.report(now, ReportKind::ReceiverRolledBack, missing, self.head.acked);
         report::write(self.tx, &report)?;
@@ -290,6 +298,7 @@ impl Outbox<'_, '_> {
         }
         self.head.uncertain_to = self.head.uncertain_to.max(self.head.offered);
         self.head.acked = mark;
+        self.head.tombstones = tombstones;
         for (_, to) in &mut self.head.retained {
             *to = mark.min(*to);
         }

@@ -10,20 +10,18 @@ use std::net::SocketAddr;
 use ed25519_dalek::SigningKey;
 use mesh_node_core::directory::exchange::Exchange;
 use mesh_node_core::links::{self, ConnectionKey, DialFailure, FailureKind, Links};
-use mesh_node_core::membership::{Identity, Input, Membership, Output};
-use mesh_node_core::time::{NodeTime, Now};
+use mesh_node_core::membership::{Identity, Input, Membership};
+use mesh_node_core::time::NodeTime;
 use mesh_protocol::id::{MeshId, NodeId};
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+mod driver;
+mod network;
+
 pub(crate) const MESH: MeshId = MeshId::from_bytes([7; 16]);
-const IDLE_TIMEOUT_MS: u64 = 15_000;
-const DIAL_TIMEOUT_MS: u64 = 5_000;
-/// When QUIC sends the first packet of a dial, with an initial probe timeout of one second (RFC 9002).
-const DIAL_TRIES_MS: [u64; 3] = [0, 1_000, 3_000];
-const EXCHANGE_TIMEOUT_MS: u64 = 10_000;
 
 /// A state some node entered for some peer.
 #[derive(Debug, Clone)]
@@ -38,6 +36,7 @@ pub(crate) struct Host {
     pub(crate) key: SigningKey,
     pub(crate) id: NodeId,
     pub(crate) machine: Option<Membership>,
+    asleep: Option<Membership>,
     links: Links,
     pub(crate) boot: BootId,
     epoch: u64,
@@ -119,6 +118,7 @@ impl Mesh {
             key,
             id,
             machine: None,
+            asleep: None,
             links: Links::new(id, 0),
             boot: BootId(0),
             epoch: 0,
@@ -163,18 +163,29 @@ impl Mesh {
         self.split(|_| 0);
     }
 
-    /// Stops time for one node, as suspend does: it misses its wake-ups, and its clock goes on.
-    pub(crate) fn skip_wakes_until(&mut self, index: usize, at: u64) {
-        let wakes = self
-            .queue
-            .iter()
-            .filter(|(_, event)| matches!(event, Event::Wake { host, .. } if *host == index));
-        for key in wakes.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.queue.remove(&key);
+    /// Takes a node's machine from it, as suspend does: it hears nothing, and its clock goes on.
+    pub(crate) fn suspend(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        host.asleep = host.machine.take();
+        self.change_paths();
+    }
+
+    /// Gives it back, with the connections the others have long given up.
+    pub(crate) fn resume(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        host.machine = host.asleep.take();
+        host.wake_at = None;
+        host.links = Links::new(host.id, host.epoch + 1);
+        self.feed(index, Input::Wake);
+        let peers: Vec<NodeId> = self.hosts.iter().map(|host| host.id).collect();
+        for peer in peers {
+            self.feed(index, Input::LinkDown { peer, cause: "idle for 15 s".to_owned() });
         }
-        self.hosts[index].wake_at = Some(0);
-        let boot = self.hosts[index].boot;
-        self.schedule_at(at, Event::Wake { host: index, boot });
+    }
+
+    /// Restores a node's committed epoch from a backup.
+    pub(crate) fn set_back_epoch(&mut self, index: usize, epoch: u64) {
+        self.hosts[index].epoch = epoch;
     }
 
     fn change_paths(&mut self) {
@@ -185,7 +196,7 @@ impl Mesh {
             .map(|((_, _, key), ends)| (*key, *ends))
             .collect();
         for (key, ends) in broken {
-            self.schedule(IDLE_TIMEOUT_MS, Event::IdleCheck { ends, key });
+            self.schedule(network::IDLE_TIMEOUT_MS, Event::IdleCheck { ends, key });
         }
     }
 
@@ -298,184 +309,6 @@ impl Mesh {
             | Event::DialTimeout { .. }
             | Event::Established { .. }
             | Event::Ended { .. } => {}
-        }
-    }
-
-    fn dial_try(&mut self, from: usize, to: usize, number: u64, boot: BootId, plan: &[SocketAddr]) {
-        let key = ConnectionKey { dialler: self.hosts[from].id, number };
-        let pair = (from.min(to), from.max(to), key);
-        if !self.is_up(from, boot) || self.connections.contains_key(&pair) {
-            return;
-        }
-        let right_address = plan.contains(&self.hosts[to].address);
-        let up = self.hosts[to].machine.is_some() && self.side[from] == self.side[to];
-        if !right_address || !up || self.is_lost() || self.is_lost() {
-            return;
-        }
-        let ends = [(from, boot), (to, self.hosts[to].boot)];
-        self.connections.insert(pair, ends);
-        self.queue.retain(|_, event| {
-            !matches!(event, Event::DialTimeout { from: f, number: n, .. } if (*f, *n) == (from, number))
-        });
-        let handshake = self.latency() + self.latency();
-        for ((host, boot), (peer, peer_boot)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            let after = handshake + self.reliable_latency();
-            self.schedule(after, Event::Established { host, boot, peer, peer_boot, key });
-        }
-    }
-
-    fn end_connection(&mut self, ends: [(usize, BootId); 2], key: ConnectionKey, cause: &'static str) {
-        let [(a, _), (b, _)] = ends;
-        if self.connections.remove(&(a.min(b), a.max(b), key)).is_none() {
-            return;
-        }
-        for ((host, boot), (peer, _)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            self.schedule(0, Event::Ended { host, boot, peer, key, cause });
-        }
-    }
-
-    /// One end closes; the other hears of it at once, or never and then by its idle timeout.
-    fn close(&mut self, host: usize, peer: usize, key: ConnectionKey, after_ms: u64) {
-        let pair = (host.min(peer), host.max(peer), key);
-        let Some(ends) = self.connections.remove(&pair) else { return };
-        let live = self.is_live(ends);
-        for ((end, boot), (other, _)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            let wait = if end == host {
-                0
-            } else if live {
-                self.latency()
-            } else {
-                IDLE_TIMEOUT_MS
-            };
-            self.schedule(
-                after_ms + wait,
-                Event::Ended { host: end, boot, peer: other, key, cause: "closed" },
-            );
-        }
-    }
-
-    fn frame_arrives(&mut self, from: usize, to: usize, exchange: u64, from_initiator: bool, bytes: &[u8]) {
-        if self.side[from] != self.side[to] {
-            return;
-        }
-        let host = &mut self.hosts[to];
-        let Some(machine) = &host.machine else { return };
-        let name = (exchange, !from_initiator);
-        let mut session = match host.exchanges.remove(&name) {
-            Some(session) => session,
-            None if from_initiator => Exchange::respond(),
-            None => return,
-        };
-        let step = machine.continue_sync(&mut session, bytes).expect("our own nodes exchange properly");
-        if !step.done {
-            host.exchanges.insert(name, session);
-        }
-        for bytes in step.send {
-            self.send_frame(to, from, exchange, !from_initiator, bytes);
-        }
-        let from_id = self.hosts[from].id;
-        self.feed(to, Input::Heard { from: from_id, heard: step.heard });
-        if step.done && !from_initiator {
-            self.feed(to, Input::SyncEnded { peer: from_id, error: None });
-        }
-    }
-
-    fn send_frame(&mut self, from: usize, to: usize, exchange: u64, from_initiator: bool, bytes: Vec<u8>) {
-        self.hosts[from].exchange_bytes += bytes.len() as u64 + 4;
-        let after = self.reliable_latency();
-        self.schedule(after, Event::Frame { from, to, exchange, from_initiator, bytes });
-    }
-
-    pub(crate) fn feed(&mut self, index: usize, input: Input) {
-        let now = Now { node: NodeTime(self.now), wall_ms: 1_700_000_000_000 + self.now };
-        let host = &mut self.hosts[index];
-        let Some(machine) = &mut host.machine else { return };
-        let outputs = machine.handle(now, &mut self.rng, input);
-        for output in outputs {
-            self.perform(index, output);
-        }
-        let host = &mut self.hosts[index];
-        let Some(machine) = &host.machine else { return };
-        let wake = machine.next_wake().0.max(self.now);
-        if host.wake_at.is_none_or(|planned| wake < planned) {
-            host.wake_at = Some(wake);
-            let boot = host.boot;
-            self.schedule_at(wake, Event::Wake { host: index, boot });
-        }
-    }
-
-    fn perform(&mut self, index: usize, output: Output) {
-        match output {
-            Output::Send { to, bytes } => {
-                let to = self.index_of(&to);
-                self.hosts[index].datagram_bytes += bytes.len() as u64;
-                if self.hosts[index].links.current(&self.hosts[to].id).is_some() && !self.is_lost() {
-                    let after = self.latency();
-                    self.schedule(after, Event::Datagram { from: index, to, bytes });
-                }
-            }
-            Output::Dial { peer, addresses } => {
-                self.feed_links(index, links::Input::Wanted { peer, waiter: None, addresses });
-            }
-            Output::Close { peer, cause } => self.feed_links(index, links::Input::Drop { peer, cause }),
-            Output::Sync { peer } => {
-                let peer = self.index_of(&peer);
-                let (session, first) = self.hosts[index].machine.as_ref().unwrap().begin_sync();
-                self.next_exchange += 1;
-                let exchange = self.next_exchange;
-                self.hosts[index].exchanges.insert((exchange, true), session);
-                self.send_frame(index, peer, exchange, true, first);
-                self.schedule(EXCHANGE_TIMEOUT_MS, Event::ExchangeTimeout { host: index, peer, exchange });
-            }
-            Output::Changed { peer } => {
-                let state = self.state(index, &peer).unwrap();
-                let peer = self.index_of(&peer);
-                self.changes.push(Change { at: self.now, observer: index, peer, state });
-            }
-            Output::Store { node, record } => {
-                self.hosts[index].disk.insert(node, record);
-            }
-            Output::Forget { node } => {
-                self.hosts[index].disk.remove(&node);
-            }
-            Output::Sign(record) => {
-                let signed = record.sign(&self.hosts[index].key).unwrap();
-                self.feed(index, Input::Signed(signed));
-            }
-            Output::RaiseEpoch(epoch) => {
-                self.hosts[index].epoch = epoch;
-                self.feed(index, Input::EpochRaised(epoch));
-            }
-            Output::SelfChanged => {}
-        }
-    }
-
-    fn feed_links(&mut self, index: usize, input: links::Input) {
-        for output in self.hosts[index].links.handle(input) {
-            let boot = self.hosts[index].boot;
-            match output {
-                links::Output::StartDial { peer, number, plan } => {
-                    let to = self.index_of(&peer);
-                    self.hosts[index].dials += 1;
-                    let plan: Vec<_> = plan.into_iter().map(|attempt| attempt.address).collect();
-                    for after in DIAL_TRIES_MS {
-                        let plan = plan.clone();
-                        self.schedule(after, Event::DialTry { from: index, to, number, boot, plan });
-                    }
-                    self.schedule(DIAL_TIMEOUT_MS, Event::DialTimeout { from: index, to, number, boot });
-                }
-                links::Output::AbandonDial { number, .. } => self.queue.retain(|_, event| {
-                    !matches!(event, Event::DialTry { from, number: n, .. } if (*from, *n) == (index, number))
-                }),
-                links::Output::Up { peer, boot, .. } => self.feed(index, Input::LinkUp { peer, boot }),
-                links::Output::Down { peer, cause } => self.feed(index, Input::LinkDown { peer, cause }),
-                links::Output::Unreached { peer, failure } => self.feed(index, Input::DialFailed { peer, failure }),
-                links::Output::Retire { peer, key, .. } => self.close(index, self.index_of(&peer), key, 1_000),
-                links::Output::Close { peer, key } | links::Output::Refuse { peer, key } => {
-                    self.close(index, self.index_of(&peer), key, 0);
-                }
-                links::Output::Ready { .. } | links::Output::Failed { .. } => {}
-            }
         }
     }
 

@@ -1,0 +1,137 @@
+//! One machine fed by hand, with peers that answer when told to.
+
+use ed25519_dalek::SigningKey;
+use mesh_node_core::directory::exchange::Heard;
+use mesh_node_core::membership::{Identity, Input, Membership, Output};
+use mesh_node_core::time::{NodeTime, Now};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::peer::{BootId, PeerView};
+use mesh_protocol::probe::{Accusation, Probe, Standing};
+use mesh_protocol::record::{Lifecycle, NodeRecord, RecordVersion, SignedRecord};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::mesh::{MESH, advertisement};
+
+/// One machine, its key, and a clock that is set by hand.
+pub(crate) struct Bench {
+    pub(crate) machine: Membership,
+    key: SigningKey,
+    rng: ChaCha8Rng,
+    pub(crate) now: u64,
+    pub(crate) raised: Vec<u64>,
+}
+
+pub(crate) fn key(n: u8) -> SigningKey {
+    SigningKey::from_bytes(&[n; 32])
+}
+
+pub(crate) fn id(n: u8) -> NodeId {
+    NodeId::from_bytes(key(n).verifying_key().to_bytes())
+}
+
+pub(crate) fn unsigned(n: u8, epoch: u64, ver: u64) -> NodeRecord {
+    NodeRecord {
+        mesh: MESH,
+        node: id(n),
+        version: RecordVersion { epoch, ver },
+        lifecycle: Lifecycle::Up,
+        advertisement: advertisement(usize::from(n), format!("127.0.0.{n}:4433").parse().unwrap()),
+        wall_ms: 0,
+    }
+}
+
+pub(crate) fn record(n: u8, epoch: u64, ver: u64) -> SignedRecord {
+    unsigned(n, epoch, ver).sign(&key(n)).unwrap()
+}
+
+pub(crate) fn farewell(n: u8, epoch: u64, ver: u64) -> SignedRecord {
+    NodeRecord { lifecycle: Lifecycle::Left, ..unsigned(n, epoch, ver) }.sign(&key(n)).unwrap()
+}
+
+pub(crate) const ME: u8 = 100;
+pub(crate) const PEER: u8 = 1;
+pub(crate) const OTHER: u8 = 2;
+
+impl Bench {
+    /// Node [`ME`] in epoch 5, with nobody known.
+    pub(crate) fn new() -> Self {
+        let machine = Membership::new(Identity { mesh: MESH, node: id(ME), epoch: 5 });
+        let mut bench =
+            Self { machine, key: key(ME), rng: ChaCha8Rng::seed_from_u64(1), now: 1_000, raised: Vec::new() };
+        let advertisement = Box::new(advertisement(0, "127.0.0.100:4433".parse().unwrap()));
+        bench.feed(Input::Start { advertisement, stored: Vec::new(), revoked: Vec::new() });
+        bench
+    }
+
+    /// The same with [`PEER`] and [`OTHER`] linked and alive.
+    pub(crate) fn with_two_links() -> Self {
+        let mut bench = Self::new();
+        for peer in [PEER, OTHER] {
+            bench.feed(Input::LinkUp { peer: id(peer), boot: BootId(u64::from(peer)) });
+            bench.hear(PEER, record(peer, 1, 1));
+        }
+        bench
+    }
+
+    pub(crate) fn feed(&mut self, input: Input) -> Vec<Output> {
+        let now = Now { node: NodeTime(self.now), wall_ms: self.now };
+        let mut outputs = self.machine.handle(now, &mut self.rng, input);
+        for output in outputs.clone() {
+            match output {
+                Output::Sign(record) => {
+                    let signed = record.sign(&self.key).unwrap();
+                    outputs.extend(self.feed(Input::Signed(signed)));
+                }
+                Output::RaiseEpoch(epoch) => {
+                    self.raised.push(epoch);
+                    outputs.extend(self.feed(Input::EpochRaised(epoch)));
+                }
+                _ => {}
+            }
+        }
+        outputs
+    }
+
+    pub(crate) fn hear(&mut self, from: u8, record: SignedRecord) -> Vec<Output> {
+        self.feed(Input::Heard { from: id(from), heard: Heard { records: vec![record], silent: Vec::new() } })
+    }
+
+    pub(crate) fn accuse(&mut self, from: u8, node: u8, version: RecordVersion) -> Vec<Output> {
+        let accusations = vec![Accusation { node: id(node), version }];
+        let standing = Standing { version: RecordVersion { epoch: 1, ver: 1 }, accusations };
+        self.feed(Input::Datagram { from: id(from), bytes: Probe::Ping { seq: 1, standing }.encode() })
+    }
+
+    /// Lets time pass; those in `answering` answer every ping.
+    pub(crate) fn pass(&mut self, ms: u64, answering: &[u8]) -> Vec<Output> {
+        let end = self.now + ms;
+        let mut all = Vec::new();
+        while self.machine.next_wake().0 <= end {
+            self.now = self.now.max(self.machine.next_wake().0);
+            let outputs = self.feed(Input::Wake);
+            for output in &outputs {
+                if let Output::Send { to, bytes } = output
+                    && let Some(peer) = answering.iter().find(|peer| id(**peer) == *to)
+                    && let Ok(Probe::Ping { seq, .. }) = Probe::decode(bytes)
+                {
+                    let standing =
+                        Standing { version: RecordVersion { epoch: 1, ver: 1 }, accusations: Vec::new() };
+                    let bytes = Probe::Ack { seq, standing }.encode();
+                    self.feed(Input::Datagram { from: id(*peer), bytes });
+                }
+            }
+            all.extend(outputs);
+        }
+        self.now = end;
+        all
+    }
+
+    pub(crate) fn peer(&self, n: u8) -> PeerView {
+        self.machine.peer(NodeTime(self.now), &id(n)).unwrap()
+    }
+
+    pub(crate) fn own_version(&self) -> RecordVersion {
+        self.machine.view(NodeTime(self.now)).version
+    }
+}

@@ -1,0 +1,229 @@
+//! What the types of a configuration cannot say: bounds, uniqueness, and values that could never work.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use mesh_protocol::limits::ADDRESSES_MAX;
+use mesh_protocol::record::DESCRIPTION_BYTES_MAX;
+use thiserror::Error;
+
+use super::{AgentSection, Config, ExecutorSection};
+use crate::limits::{
+    AGENT_TIME_LIMIT_SECONDS_MAX, AGENTS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, CONFIG_BYTES_MAX,
+    ENVIRONMENT_NAMES_MAX, EXECUTOR_SLOTS_MAX,
+};
+
+/// Why a configuration is not used. The node does not start with half of one.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read, or is not text.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is too long to be a configuration.
+    #[error("{path} is longer than {CONFIG_BYTES_MAX} bytes")]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not TOML, a key that does not exist, or a value of the wrong type. The source has line and key.
+    #[error("{path} is not a valid configuration")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// A value that cannot be used.
+    #[error("{path}: {key} {problem}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The key, as `agent.reviewer.command`.
+        key: String,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+}
+
+/// What is wrong with a value.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    /// Nothing where something is needed.
+    #[error("is empty")]
+    Empty,
+    /// More entries than allowed.
+    #[error("has more than {limit} entries")]
+    TooMany {
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// More bytes than allowed.
+    #[error("has more than {limit} bytes")]
+    TooLong {
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// A number outside its range.
+    #[error("must be from 1 to {limit}")]
+    OutOfRange {
+        /// The largest allowed.
+        limit: u32,
+    },
+    /// The same name as another's.
+    #[error("is there twice")]
+    Twice,
+    /// A relative path: a service has no directory it could be relative to.
+    #[error("must be an absolute path")]
+    NotAbsolute,
+    /// An address nobody could dial.
+    #[error("has an address without a host or port")]
+    NotDialable,
+    /// Not a name of an environment variable.
+    #[error("has a name that is not letters, digits and underscores")]
+    NotAVariable,
+    /// A zero byte, which no argument can carry.
+    #[error("has a zero byte")]
+    ZeroByte,
+}
+
+/// A key and what is wrong with it.
+type Found = (String, Problem);
+
+/// The first problem in the order of the file.
+pub(super) fn first_problem(config: &Config) -> Option<Found> {
+    node(&config.node.advertise)
+        .or_else(|| executor(&config.executor))
+        .or_else(|| too_many("agent", config.agents.len(), AGENTS_MAX))
+        .or_else(|| duplicate(&config.agents))
+        .or_else(|| config.agents.iter().find_map(agent))
+}
+
+fn node(advertise: &[SocketAddr]) -> Option<Found> {
+    let dialable = |address: &SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
+    too_many("node.advertise", advertise.len(), ADDRESSES_MAX)
+        .or_else(|| found("node.advertise", Problem::NotDialable, !advertise.iter().all(dialable)))
+}
+
+fn executor(section: &ExecutorSection) -> Option<Found> {
+    let slots = section.slots.unwrap_or(1);
+    let range = Problem::OutOfRange { limit: EXECUTOR_SLOTS_MAX.into() };
+    let relative = section.runsc.as_ref().is_some_and(|path| !path.is_absolute());
+    let no_class = section.enabled && section.allow_classes.is_empty();
+    found("executor.slots", range, slots == 0 || slots > EXECUTOR_SLOTS_MAX)
+        .or_else(|| found("executor.runsc", Problem::NotAbsolute, relative))
+        .or_else(|| found("executor.allow_classes", Problem::Empty, no_class))
+}
+
+fn duplicate(agents: &[AgentSection]) -> Option<Found> {
+    let mut names = BTreeSet::new();
+    let twice = agents.iter().find(|agent| !names.insert(&agent.name))?;
+    Some((format!("agent.{}", twice.name), Problem::Twice))
+}
+
+fn agent(agent: &AgentSection) -> Option<Found> {
+    let bytes = agent.command.iter().map(String::len).sum::<usize>();
+    let program = agent.command.first().map_or("", String::as_str);
+    let seconds = agent.time_limit_seconds;
+    let range = Problem::OutOfRange { limit: AGENT_TIME_LIMIT_SECONDS_MAX };
+    let relative = agent.working_directory.as_ref().is_some_and(|path| !path.is_absolute());
+    let checks = [
+        ("command", Problem::Empty, program.is_empty()),
+        ("command", Problem::TooMany { limit: COMMAND_WORDS_MAX }, agent.command.len() > COMMAND_WORDS_MAX),
+        ("command", Problem::TooLong { limit: COMMAND_BYTES_MAX }, bytes > COMMAND_BYTES_MAX),
+        ("command", Problem::ZeroByte, agent.command.iter().any(|word| word.contains('\0'))),
+        (
+            "description",
+            Problem::TooLong { limit: DESCRIPTION_BYTES_MAX },
+            agent.description.len() > DESCRIPTION_BYTES_MAX,
+        ),
+        ("time_limit_seconds", range, seconds == 0 || seconds > AGENT_TIME_LIMIT_SECONDS_MAX),
+        ("working_directory", Problem::NotAbsolute, relative),
+        ("env", Problem::TooMany { limit: ENVIRONMENT_NAMES_MAX }, agent.env.len() > ENVIRONMENT_NAMES_MAX),
+        ("env", Problem::NotAVariable, !agent.env.iter().all(|name| is_variable(name))),
+    ];
+    let (key, problem, _) = checks.into_iter().find(|(_, _, wrong)| *wrong)?;
+    Some((format!("agent.{}.{key}", agent.name), problem))
+}
+
+/// A portable name of an environment variable (POSIX.1-2024, 8.1), in either case.
+fn is_variable(name: &str) -> bool {
+    let starts = name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+    starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn too_many(key: &str, entries: usize, limit: usize) -> Option<Found> {
+    found(key, Problem::TooMany { limit }, entries > limit)
+}
+
+fn found(key: &str, problem: Problem, wrong: bool) -> Option<Found> {
+    wrong.then(|| (key.to_owned(), problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn problem(text: &str) -> Found {
+        match Config::parse(text, Path::new("config.toml")) {
+            Err(ConfigError::Invalid { key, problem, .. }) => (key, problem),
+            other => panic!("{other:?} has no problem"),
+        }
+    }
+
+    fn agent_with(line: &str) -> Found {
+        problem(&format!("[[agent]]\nname = \"a\"\ncommand = [\"x\"]\n{line}\n"))
+    }
+
+    #[test]
+    fn values_that_could_never_work_are_refused_by_key() {
+        let key = |key: &str| key.to_owned();
+        assert_eq!(
+            problem("[node]\nadvertise = [\"0.0.0.0:1\"]"),
+            (key("node.advertise"), Problem::NotDialable)
+        );
+        assert_eq!(
+            problem("[node]\nadvertise = [\"192.0.2.1:0\"]"),
+            (key("node.advertise"), Problem::NotDialable)
+        );
+        assert_eq!(
+            problem("[executor]\nslots = 0"),
+            (key("executor.slots"), Problem::OutOfRange { limit: EXECUTOR_SLOTS_MAX.into() })
+        );
+        assert_eq!(problem("[executor]\nrunsc = \"runsc\""), (key("executor.runsc"), Problem::NotAbsolute));
+        assert_eq!(
+            problem("[executor]\nallow_classes = []"),
+            (key("executor.allow_classes"), Problem::Empty)
+        );
+        assert_eq!(
+            problem("[[agent]]\nname = \"a\"\ncommand = []"),
+            (key("agent.a.command"), Problem::Empty)
+        );
+        assert_eq!(agent_with("working_directory = \"here\"").1, Problem::NotAbsolute);
+        assert_eq!(agent_with("env = [\"A=B\"]"), (key("agent.a.env"), Problem::NotAVariable));
+        assert_eq!(agent_with("time_limit_seconds = 0").0, "agent.a.time_limit_seconds");
+        assert_eq!(agent_with(&format!("description = \"{}\"", "d".repeat(10_000))).0, "agent.a.description");
+    }
+
+    #[test]
+    fn two_agents_of_one_name_are_refused() {
+        let agent = "[[agent]]\nname = \"a\"\ncommand = [\"x\"]\n";
+        assert_eq!(problem(&agent.repeat(2)), ("agent.a".to_owned(), Problem::Twice));
+    }
+
+    #[test]
+    fn an_error_says_file_key_and_problem() {
+        let error = Config::parse("[executor]\nslots = 0", Path::new("config.toml")).unwrap_err();
+        assert_eq!(error.to_string(), "config.toml: executor.slots must be from 1 to 256");
+    }
+}

@@ -1,0 +1,245 @@
+//! One connection to a member that said Hello.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mesh_node_core::links::ConnectionKey;
+use mesh_protocol::close::CloseCode;
+use mesh_protocol::hello::Features;
+use mesh_protocol::id::NodeId;
+use mesh_protocol::limits::DATAGRAM_BYTES_MAX;
+use mesh_protocol::peer::BootId;
+use mesh_protocol::record::RecordVersion;
+use mesh_protocol::stream::StreamKind;
+use quinn::{SendDatagramError, VarInt};
+use thiserror::Error;
+use tokio::sync::{Mutex, mpsc};
+
+use super::inbound::{ARRIVALS_MAX, Inbound};
+use super::stream::{InUse, halves};
+use super::{CloseReason, Receiver, Sender, StreamError};
+use crate::identity::Admission;
+
+/// A stream the peer opened.
+pub(super) type Arrival = (StreamKind, Sender, Receiver);
+
+/// Why a datagram was not sent. Datagrams may be lost anyway: nobody needs more than this.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum DatagramError {
+    /// Over the limit, or over what this path carries.
+    #[error("datagram of {0} bytes is too long")]
+    TooLong(usize),
+    /// The connection ended.
+    #[error("the connection ended")]
+    Lost,
+}
+
+/// What both ends settled on, and what the peer said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Agreement {
+    pub(super) peer: NodeId,
+    pub(super) key: ConnectionKey,
+    pub(super) boot: BootId,
+    pub(super) minor: u16,
+    pub(super) features: Features,
+    pub(super) record: RecordVersion,
+    pub(super) frame_bytes_max: usize,
+    pub(super) observed: Option<SocketAddr>,
+}
+
+/// Closes a connection, and remembers with what it did so first.
+#[derive(Debug)]
+pub(super) struct Closer {
+    pub(super) quic: quinn::Connection,
+    code: OnceLock<CloseCode>,
+}
+
+impl Closer {
+    pub(super) fn new(quic: quinn::Connection) -> Self {
+        Self { quic, code: OnceLock::new() }
+    }
+
+    pub(super) fn close(&self, code: CloseCode, text: &str) {
+        self.code.get_or_init(|| code);
+        self.quic.close(VarInt::from_u32(code.number()), text.as_bytes());
+    }
+}
+
+/// A connection. Clones share it; it ends when the last one is dropped.
+#[derive(Clone)]
+pub struct Connection(Arc<Shared>);
+
+struct Shared {
+    closer: Arc<Closer>,
+    agreement: Agreement,
+    in_use: InUse,
+    arrivals: Mutex<mpsc::Receiver<Arrival>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closer.close(CloseCode::Idle, "");
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Agreement { peer, key, .. } = &self.0.agreement;
+        write!(f, "Connection({} by {} #{})", peer.short(), key.dialler.short(), key.number)
+    }
+}
+
+impl Connection {
+    /// Takes over a connection whose greeting is done, and starts to take its streams.
+    pub(super) fn start(closer: Arc<Closer>, agreement: Agreement, admission: Arc<Admission>) -> Self {
+        let in_use = InUse::new();
+        let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let inbound = Inbound {
+            closer: Arc::clone(&closer),
+            peer: agreement.peer,
+            admission,
+            in_use: in_use.clone(),
+            frame_bytes_max: agreement.frame_bytes_max,
+            arrivals: arrive,
+        };
+        tokio::spawn(inbound.run());
+        Self(Arc::new(Shared { closer, agreement, in_use, arrivals: Mutex::new(arrivals) }))
+    }
+
+    /// Who is at the other end: the owner of its certificate, let in, and the one its Hello names.
+    #[must_use]
+    pub fn peer(&self) -> NodeId {
+        self.0.agreement.peer
+    }
+
+    /// What tells this connection from others to the same peer, the same at both ends.
+    #[must_use]
+    pub fn key(&self) -> ConnectionKey {
+        self.0.agreement.key
+    }
+
+    /// The peer's process.
+    #[must_use]
+    pub fn boot(&self) -> BootId {
+        self.0.agreement.boot
+    }
+
+    /// The protocol's minor version both ends speak.
+    #[must_use]
+    pub fn minor(&self) -> u16 {
+        self.0.agreement.minor
+    }
+
+    /// The abilities both ends have.
+    #[must_use]
+    pub fn features(&self) -> Features {
+        self.0.agreement.features
+    }
+
+    /// How new the peer's own record was when it said Hello.
+    #[must_use]
+    pub fn record(&self) -> RecordVersion {
+        self.0.agreement.record
+    }
+
+    /// Where the peer saw our packets come from; known to the end that dialled.
+    #[must_use]
+    pub fn observed_address(&self) -> Option<SocketAddr> {
+        self.0.agreement.observed
+    }
+
+    /// Where the peer's packets come from. May change while the connection lives.
+    #[must_use]
+    pub fn remote_address(&self) -> SocketAddr {
+        self.0.closer.quic.remote_address()
+    }
+
+    /// The current estimate of the round trip.
+    #[must_use]
+    pub fn rtt(&self) -> Duration {
+        self.0.closer.quic.rtt()
+    }
+
+    /// Opens a stream. Waits while the peer allows no more.
+    ///
+    /// # Errors
+    /// [`StreamError::Lost`] when the connection ended.
+    pub async fn open(&self, kind: StreamKind) -> Result<(Sender, Receiver), StreamError> {
+        let opened = self.0.closer.quic.open_bi().await;
+        let (send, receive) = opened.map_err(|error| StreamError::Lost(self.reason(&error)))?;
+        let (mut sender, receiver) = halves(send, receive, self.0.agreement.frame_bytes_max, &self.0.in_use);
+        sender.send_raw(&[kind.byte()]).await?;
+        Ok((sender, receiver))
+    }
+
+    /// The next stream the peer opened.
+    ///
+    /// # Errors
+    /// [`CloseReason`] when the connection ended.
+    pub async fn accept_stream(&self) -> Result<(StreamKind, Sender, Receiver), CloseReason> {
+        match self.0.arrivals.lock().await.recv().await {
+            Some(arrival) => Ok(arrival),
+            None => Err(self.closed().await),
+        }
+    }
+
+    /// Sends a datagram of at most [`DATAGRAM_BYTES_MAX`] bytes. It may be lost; when too many wait, the oldest is.
+    ///
+    /// # Errors
+    /// [`DatagramError`] when it cannot even be tried.
+    pub fn send_datagram(&self, body: &[u8]) -> Result<(), DatagramError> {
+        let too_long = DatagramError::TooLong(body.len());
+        if body.len() > DATAGRAM_BYTES_MAX {
+            return Err(too_long);
+        }
+        self.0.closer.quic.send_datagram(Bytes::copy_from_slice(body)).map_err(|error| match error {
+            SendDatagramError::ConnectionLost(_) => DatagramError::Lost,
+            SendDatagramError::TooLarge
+            | SendDatagramError::Disabled
+            | SendDatagramError::UnsupportedByPeer => too_long,
+        })
+    }
+
+    /// The next datagram. Longer ones than [`DATAGRAM_BYTES_MAX`] are dropped.
+    ///
+    /// # Errors
+    /// [`CloseReason`] when the connection ended.
+    pub async fn receive_datagram(&self) -> Result<Bytes, CloseReason> {
+        loop {
+            match self.0.closer.quic.read_datagram().await {
+                Ok(body) if body.len() <= DATAGRAM_BYTES_MAX => return Ok(body),
+                Ok(_) => {}
+                Err(error) => return Err(self.reason(&error)),
+            }
+        }
+    }
+
+    /// How many streams are in use: either half of them is held here, or they wait to be taken.
+    #[must_use]
+    pub fn streams_in_use(&self) -> usize {
+        self.0.in_use.count()
+    }
+
+    /// Waits until no stream is in use, so that closing harms nobody.
+    pub async fn drained(&self) {
+        self.0.in_use.none().await;
+    }
+
+    /// Ends the connection at once; streams lose what is on the way. Does nothing when it ended already.
+    pub fn close(&self, code: CloseCode, text: &str) {
+        self.0.closer.close(code, text);
+    }
+
+    /// Waits until the connection ended, and says why.
+    pub async fn closed(&self) -> CloseReason {
+        let error = self.0.closer.quic.closed().await;
+        self.reason(&error)
+    }
+
+    fn reason(&self, error: &quinn::ConnectionError) -> CloseReason {
+        CloseReason::new(error, self.0.closer.code.get().copied())
+    }
+}

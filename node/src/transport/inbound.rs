@@ -1,0 +1,99 @@
+//! What a connection does by itself: it takes the peer's streams, and ends when the peer is no longer let in.
+//!
+//! A stream is handed out once its kind byte is here. A peer may open streams and send nothing on them, so each waits
+//! for its byte on its own and for a limited time, and none holds up the others. Streams nobody takes are bounded by
+//! what the peer may have open, [`STREAMS_MAX`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mesh_protocol::close::CloseCode;
+use mesh_protocol::id::NodeId;
+use mesh_protocol::stream::{StopCode, StreamKind};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::connection::{Arrival, Closer};
+use super::settings::STREAMS_MAX;
+use super::stream::{InUse, Receiver, Sender, halves};
+use crate::identity::{Admission, Exclusion};
+
+/// How long an opened stream may take to say its kind.
+const KIND_WITHIN: Duration = Duration::from_secs(5);
+/// Streams that wait to be taken: as many as the peer may have open.
+pub(super) const ARRIVALS_MAX: usize = STREAMS_MAX as usize;
+
+/// What the task of one connection works with. It holds no [`super::Connection`], so that dropping the last one ends
+/// the connection and with it this task.
+pub(super) struct Inbound {
+    pub(super) closer: Arc<Closer>,
+    pub(super) peer: NodeId,
+    pub(super) admission: Arc<Admission>,
+    pub(super) in_use: InUse,
+    pub(super) frame_bytes_max: usize,
+    pub(super) arrivals: mpsc::Sender<Arrival>,
+}
+
+impl Inbound {
+    /// Runs until the connection ends.
+    pub(super) async fn run(self) {
+        let mut changes = self.admission.subscribe();
+        let mut waiting = JoinSet::new();
+        loop {
+            if let Err(exclusion) = self.admission.check(self.peer) {
+                self.closer.close(code_for(exclusion), "");
+                return;
+            }
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() { return },
+                stream = self.closer.quic.accept_bi() => {
+                    let Ok((send, receive)) = stream else { return };
+                    let (sender, receiver) = halves(send, receive, self.frame_bytes_max, &self.in_use);
+                    waiting.spawn(read_kind(sender, receiver));
+                }
+                Some(read) = waiting.join_next(), if !waiting.is_empty() => {
+                    if let Ok(Some(arrival)) = read {
+                        self.hand_out(arrival);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The queue has room for every stream a peer may have open. It is full only when streams end faster than they
+    /// are taken, and closed when nobody takes any more; then this one is refused.
+    fn hand_out(&self, (kind, mut sender, mut receiver): Arrival) {
+        match self.arrivals.try_reserve() {
+            Ok(place) => place.send((kind, sender, receiver)),
+            Err(_) => {
+                sender.give_up(StopCode::Busy);
+                receiver.give_up(StopCode::Busy);
+            }
+        }
+    }
+}
+
+/// A new stream with its kind; `None` after giving it up.
+async fn read_kind(mut sender: Sender, mut receiver: Receiver) -> Option<Arrival> {
+    let code = match tokio::time::timeout(KIND_WITHIN, receiver.receive_raw(1)).await {
+        Ok(Ok(bytes)) => match bytes.first().map(|byte| StreamKind::from_byte(*byte)) {
+            Some(Some(kind)) => return Some((kind, sender, receiver)),
+            Some(None) => StopCode::UnknownKind,
+            None => StopCode::Malformed,
+        },
+        Ok(Err(_)) => StopCode::Malformed,
+        Err(_) => StopCode::NoKind,
+    };
+    receiver.give_up(code);
+    sender.give_up(code);
+    None
+}
+
+/// What a member that is not let in is told.
+pub(super) fn code_for(exclusion: Exclusion) -> CloseCode {
+    match exclusion {
+        Exclusion::Revoked => CloseCode::Revoked,
+        Exclusion::Blocked => CloseCode::Blocked,
+    }
+}

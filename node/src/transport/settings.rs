@@ -1,0 +1,101 @@
+//! How connections behave: their times, their windows, their limits.
+
+use std::time::Duration;
+
+use mesh_protocol::hello::Features;
+use mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
+use mesh_protocol::peer::BootId;
+use quinn::{IdleTimeout, TransportConfig, VarInt};
+
+/// Bytes a peer may send on one connection before we read them: two of the longest frames.
+const RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
+/// The same for one stream: keeps a path of 100 Mbit/s and 80 ms full.
+const STREAM_RECEIVE_WINDOW: u32 = 1024 * 1024;
+/// Bytes we keep for sending on one connection.
+const SEND_WINDOW: u64 = 8 * 1024 * 1024;
+/// Streams a peer may have open on one connection: questions and bulk transfers at once.
+pub(super) const STREAMS_MAX: u16 = 256;
+/// Bytes of datagrams kept in each direction; older ones are dropped first, as probes may be.
+const DATAGRAM_BUFFER: usize = 1024 * 1024;
+/// Handshakes that may wait for us before more are refused. The library's own default is 65,536.
+pub(super) const INCOMING_MAX: usize = 256;
+/// Bytes of early packets held for all of those.
+pub(super) const INCOMING_BUFFER_TOTAL: u64 = 8 * 1024 * 1024;
+/// Connections of one endpoint, at about 50 KB each.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Unfinished handshakes from which on a new peer must first prove its address (RFC 9000, section 8.1.2).
+const RETRY_FROM: usize = 32;
+/// How long TLS, Hello and HelloAck may take together.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// When a silent connection counts as dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// How often a quiet connection sends something, so that it and the address mappings on its path live on.
+    pub keep_alive: Duration,
+    /// After how long without a packet it ends.
+    pub idle: Duration,
+}
+
+impl Profile {
+    /// For any network: mappings of a NAT often last 30 s.
+    pub const WIDE: Self = Self { keep_alive: Duration::from_secs(5), idle: Duration::from_secs(15) };
+    /// For one site, where silence means more.
+    pub const LOCAL: Self = Self { keep_alive: Duration::from_secs(1), idle: Duration::from_secs(3) };
+}
+
+/// How an endpoint behaves. [`Settings::new`] is what a node uses; tests and simulations change single fields.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// This process, told to every peer.
+    pub boot: BootId,
+    /// What this node can do, told to every peer.
+    pub features: Features,
+    /// Times of a connection.
+    pub profile: Profile,
+    /// How long TLS, Hello and HelloAck may take together.
+    pub greeting: Duration,
+    /// Connections this endpoint holds, in both directions; more are refused.
+    pub connections_max: usize,
+    /// Unfinished handshakes from which on a new peer must first prove its address.
+    pub retry_from: usize,
+    /// Bytes of the longest frame this node takes.
+    pub frame_bytes_max: u32,
+    /// Where connection ids, packet numbers and the like come from: a seed makes a simulated run repeatable. Keys
+    /// are always drawn from the system.
+    pub seed: Option<[u8; 32]>,
+}
+
+impl Settings {
+    /// A node's settings in this process.
+    #[must_use]
+    pub fn new(boot: BootId) -> Self {
+        Self {
+            boot,
+            features: Features::default(),
+            profile: Profile::WIDE,
+            greeting: GREETING,
+            connections_max: CONNECTIONS_MAX,
+            retry_from: RETRY_FROM,
+            frame_bytes_max: u32::try_from(PARCEL_FRAME_BYTES_MAX).unwrap_or(u32::MAX),
+            seed: None,
+        }
+    }
+}
+
+/// The library's settings for connections with these times.
+pub(super) fn transport_config(profile: Profile) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config
+        .keep_alive_interval(Some(profile.keep_alive))
+        // An idle time beyond what the library can hold is none at all.
+        .max_idle_timeout(IdleTimeout::try_from(profile.idle).ok())
+        .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
+        .stream_receive_window(VarInt::from_u32(STREAM_RECEIVE_WINDOW))
+        .send_window(SEND_WINDOW)
+        .max_concurrent_bidi_streams(VarInt::from_u32(u32::from(STREAMS_MAX)))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER);
+    config
+}

@@ -1,0 +1,15 @@
+//! Claims about connections between nodes, over loopback: who gets in, who does not and learns why, what a stream
+//! does.
+
+#[path = "transport/attacks.rs"]
+mod attacks;
+#[path = "transport/fixture.rs"]
+mod fixture;
+#[path = "transport/members.rs"]
+mod members;
+#[path = "transport/raw.rs"]
+mod raw;
+#[path = "transport/strangers.rs"]
+mod strangers;
+#[path = "transport/streams.rs"]
+mod streams;
