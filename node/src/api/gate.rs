@@ -44,8 +44,9 @@ impl Gate {
 
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Failure> {
         let host = only(headers, &header::HOST).ok_or_else(failure::foreign_host)?;
-        let named_twice = uri.authority().is_some_and(|authority| !self.hosts.serves(authority.as_str()));
-        if named_twice || !self.hosts.serves(host) {
+        // A request line may name a host of its own (RFC 9112, section 3.2.2).
+        let elsewhere = uri.authority().is_some_and(|authority| !self.hosts.serves(authority.as_str()));
+        if elsewhere || !self.hosts.serves(host) {
             return Err(failure::foreign_host());
         }
         if !headers.contains_key(header::ORIGIN) {

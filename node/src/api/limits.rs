@@ -5,33 +5,6 @@ use std::time::Duration;
 /// Bytes of a request's body. A job carries 1 MiB of code and 1 MiB of standard input, and JSON escapes some of it.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The limits of a listener that a test may want smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// [`REQUESTS_MAX`].
-    pub requests: usize,
-    /// [`WAITS_MAX`].
-    pub waits: usize,
-    /// [`BODIES_MAX`].
-    pub bodies: usize,
-    /// [`BODY_WITHIN`].
-    pub body_within: Duration,
-    /// [`ANSWER_WITHIN`].
-    pub answer_within: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            requests: REQUESTS_MAX,
-            waits: WAITS_MAX,
-            bodies: BODIES_MAX,
-            body_within: BODY_WITHIN,
-            answer_within: ANSWER_WITHIN,
-        }
-    }
-}
-
 /// How long a body may take to arrive. It comes from this machine, so even this is generous.
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -83,3 +56,30 @@ pub const TOKEN_FILE_BYTES_MAX: u64 = 256;
 
 /// Bytes of the path of a Unix socket on Linux, without the closing zero (unix(7)).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The limits of a listener that a test may want smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// [`REQUESTS_MAX`].
+    pub requests: usize,
+    /// [`WAITS_MAX`].
+    pub waits: usize,
+    /// [`BODIES_MAX`].
+    pub bodies: usize,
+    /// [`BODY_WITHIN`].
+    pub body_within: Duration,
+    /// [`ANSWER_WITHIN`].
+    pub answer_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: REQUESTS_MAX,
+            waits: WAITS_MAX,
+            bodies: BODIES_MAX,
+            body_within: BODY_WITHIN,
+            answer_within: ANSWER_WITHIN,
+        }
+    }
+}
