@@ -26,6 +26,9 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
+/// The leaf this process steps into where a group with children may hold no processes itself.
+const SUPERVISOR_LEAF: &str = "mesh-supervisor";
+
 /// Which kind of control groups this machine offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,7 +56,9 @@ impl Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut layout = Layout::parse(&mounts, &own);
-        layout.keep(|dir, unified| {
+        layout.keep(|at, unified| {
+            // Having stepped aside before, this process is one level too deep.
+            let dir = if at.ends_with(SUPERVISOR_LEAF) { at.parent()? } else { at };
             if unified && !layout::has_v1_controllers(&own) {
                 enable_controllers(dir);
             }
@@ -67,7 +72,6 @@ impl Cgroups {
                 _ => Some(parent),
             }
         });
-        layout.drop_unified_without_controllers();
         Self { layout }
     }
 
@@ -112,7 +116,7 @@ fn enable_controllers(dir: &Path) {
     if wanted.is_empty() || enable().is_ok() {
         return;
     }
-    let leaf = dir.join("mesh-supervisor");
+    let leaf = dir.join(SUPERVISOR_LEAF);
     let _ = fs::create_dir(&leaf);
     if fs::write(leaf.join("cgroup.procs"), "0").is_ok()
         && let Err(error) = enable()
@@ -137,4 +141,76 @@ pub(crate) fn sweep_parent(parent: &Path) -> io::Result<usize> {
     }
     group::remove_when_empty(parent)?;
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Child, Command};
+
+    use super::*;
+    use crate::spawn::{Birth, Spawner};
+
+    /// Groups of this test's own, or why there are none.
+    fn establish(purpose: &str) -> Option<Cgroups> {
+        let cgroups = Cgroups::establish(&format!("mesh-sandbox-{purpose}-{}", std::process::id()));
+        if cgroups.kind() == CgroupKind::None {
+            eprintln!("SKIPPED: no control groups here");
+            return None;
+        }
+        Some(cgroups)
+    }
+
+    fn sleeper(spawner: &Spawner, group: &Group) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        spawner.spawn(Birth { command, joins: group.joins().unwrap(), keeps: Vec::new() }).unwrap()
+    }
+
+    #[test]
+    fn a_sweep_ends_what_a_crashed_node_left_running_and_removes_its_groups() {
+        let Some(cgroups) = establish("sweep") else { return };
+        let spawner = Spawner::start().unwrap();
+        let group = cgroups.create("orphan").unwrap();
+        let mut child = sleeper(&spawner, &group);
+        let parents = cgroups.parents();
+        // A process that is killed drops nothing.
+        std::mem::forget(group);
+        std::mem::forget(cgroups);
+        for parent in &parents {
+            assert_eq!(sweep_parent(parent).unwrap(), 1);
+            assert!(!parent.exists());
+            assert_eq!(sweep_parent(parent).unwrap(), 0);
+        }
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn every_tree_alone_can_end_its_group() {
+        let Some(cgroups) = establish("end") else { return };
+        let spawner = Spawner::start().unwrap();
+        for (index, parent) in cgroups.parents().iter().enumerate() {
+            let job = format!("job-{index}");
+            let group = cgroups.create(&job).unwrap();
+            let mut child = sleeper(&spawner, &group);
+            group::end_tree(&parent.join(&job));
+            assert_eq!(child.wait().unwrap().signal(), Some(9), "{}", parent.display());
+        }
+    }
+
+    #[test]
+    fn a_process_born_into_a_group_is_in_every_tree_from_its_first_instruction() {
+        let Some(cgroups) = establish("birth") else { return };
+        let group = cgroups.create("born-here").unwrap();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/cgroup").stdout(std::process::Stdio::piped());
+        let joins = group.joins().unwrap();
+        let trees = joins.len();
+        let child = Spawner::start().and_then(|spawner| {
+            let child = spawner.spawn(Birth { command, joins, keeps: Vec::new() })?;
+            child.wait_with_output()
+        });
+        let said = String::from_utf8(child.unwrap().stdout).unwrap();
+        assert_eq!(said.lines().filter(|line| line.ends_with("/born-here")).count(), trees, "{said}");
+    }
 }

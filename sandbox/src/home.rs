@@ -111,11 +111,10 @@ fn is_our_cgroup(path: &Path, name: &str) -> bool {
 
 /// Kills the processes whose command line names a path below `jobs` (gVisor's all do), and waits for them.
 fn end_processes_naming(jobs: &Path) -> usize {
-    let needle = [jobs.as_os_str().as_bytes(), b"/"].concat();
     let started = Instant::now();
     let mut killed = std::collections::BTreeSet::new();
     loop {
-        let found = processes_naming(&needle);
+        let found = processes_naming(jobs);
         if found.is_empty() || started.elapsed() > KILL_DEADLINE {
             return killed.len();
         }
@@ -127,7 +126,9 @@ fn end_processes_naming(jobs: &Path) -> usize {
     }
 }
 
-fn processes_naming(needle: &[u8]) -> Vec<Pid> {
+/// gVisor's processes whose command line names a path below `dir`.
+pub(crate) fn processes_naming(dir: &Path) -> Vec<Pid> {
+    let needle = [dir.as_os_str().as_bytes(), b"/"].concat();
     let own = rustix::process::getpid();
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     entries
@@ -138,7 +139,7 @@ fn processes_naming(needle: &[u8]) -> Vec<Pid> {
             let is_runsc = arguments.split(|&byte| byte == 0).next().is_some_and(|program| {
                 program.starts_with(b"runsc") || program.ends_with(b"/runsc") || program.ends_with(b"/exe")
             });
-            is_runsc && arguments.windows(needle.len()).any(|window| window == needle)
+            is_runsc && arguments.windows(needle.len()).any(|window| window == needle.as_slice())
         })
         .collect()
 }

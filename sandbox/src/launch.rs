@@ -52,6 +52,7 @@ pub(crate) fn launch(
     job: &Job,
     settings: &Settings<'_>,
 ) -> Result<Launched, SandboxError> {
+    sandbox.runtime.check_unchanged()?;
     let jobs = sandbox.home.jobs();
     let id = fresh_id().map_err(SandboxError::at("name a job in", &jobs))?;
     let dir = JobDir::create(&jobs, &id).map_err(SandboxError::at("create a job in", &jobs))?;

@@ -38,6 +38,7 @@ mod bundle;
 mod cancel;
 mod capture;
 mod cgroup;
+mod guest_memory;
 mod home;
 mod isolation;
 mod job;

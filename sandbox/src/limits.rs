@@ -138,7 +138,8 @@ pub struct LimitEnforcement {
     pub wall_seconds: bool,
     /// By a control group's account of processor time.
     pub cpu_seconds: bool,
-    /// By the host kernel's memory controller, observed to kill.
+    /// By the host kernel's memory controller, observed to kill. Otherwise this crate looks at the job's memory
+    /// every 10 ms and ends it, which is not enforcement.
     pub mem_mb: bool,
     /// By gVisor's own process limit.
     pub max_pids: bool,

@@ -73,6 +73,8 @@ pub struct Observed {
 /// A limit found exceeded while the job ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breach {
+    /// Memory, seen by looking where no control group enforces it.
+    Memory,
     /// Wall time.
     Wall,
     /// Processor time.
@@ -84,6 +86,8 @@ pub enum Breach {
 /// What a running job has used of its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spent {
+    /// Bytes of memory, where looked at.
+    pub(crate) memory: Option<u64>,
     /// Time since ready.
     pub(crate) wall: Duration,
     /// Processor time since ready in microseconds, where accounted for.
@@ -95,6 +99,9 @@ pub(crate) struct Spent {
 impl Spent {
     /// The first limit exceeded, in order of precedence.
     pub(crate) fn breach(&self, limits: &EffectiveLimits) -> Option<Breach> {
+        if self.memory.is_some_and(|bytes| bytes > limits.mem_mb.saturating_mul(1024 * 1024)) {
+            return Some(Breach::Memory);
+        }
         if self.wall >= Duration::from_secs(limits.wall_seconds) {
             return Some(Breach::Wall);
         }
@@ -116,6 +123,7 @@ impl Observed {
             return (Outcome::OomKilled, Some(KilledBy::Memory));
         }
         match self.breach {
+            Some(Breach::Memory) => return (Outcome::OomKilled, Some(KilledBy::Memory)),
             Some(Breach::Wall) => return (Outcome::TimedOut, Some(KilledBy::Wall)),
             Some(Breach::Cpu) => return (Outcome::TimedOut, Some(KilledBy::Cpu)),
             Some(Breach::Output) => return (Outcome::Failed, Some(KilledBy::Output)),
@@ -159,6 +167,7 @@ mod tests {
         expect(&|seen| seen.breach = Some(Breach::Output), Outcome::Failed, Some(KilledBy::Output));
         expect(&|seen| seen.breach = Some(Breach::Cpu), Outcome::TimedOut, Some(KilledBy::Cpu));
         expect(&|seen| seen.breach = Some(Breach::Wall), Outcome::TimedOut, Some(KilledBy::Wall));
+        expect(&|seen| seen.breach = Some(Breach::Memory), Outcome::OomKilled, Some(KilledBy::Memory));
         expect(&|seen| seen.oom_kills = 1, Outcome::OomKilled, Some(KilledBy::Memory));
         expect(&|seen| seen.cancelled = true, Outcome::Cancelled, Some(KilledBy::Cancelled));
     }
@@ -184,7 +193,7 @@ mod tests {
     fn time_is_up_at_its_limit_and_output_past_its_multiple() {
         let limits = EffectiveLimits::clamp(&RequestedLimits::default(), &Bounds::default());
         let breach = |wall, cpu_usec, output| {
-            Spent { wall: Duration::from_secs(wall), cpu_usec, output }.breach(&limits)
+            Spent { memory: None, wall: Duration::from_secs(wall), cpu_usec, output }.breach(&limits)
         };
         let most = limits.output_bytes * OUTPUT_KILL_MULTIPLE;
         assert_eq!(breach(14, Some(14_999_999), most), None);
@@ -192,5 +201,8 @@ mod tests {
         assert_eq!(breach(0, Some(15_000_000), 0), Some(Breach::Cpu));
         assert_eq!(breach(0, None, most + 1), Some(Breach::Output));
         assert_eq!(breach(15, Some(u64::MAX), u64::MAX), Some(Breach::Wall));
+        let memory = |bytes| Spent { memory: Some(bytes), wall: Duration::ZERO, cpu_usec: None, output: 0 };
+        assert_eq!(memory(256 << 20).breach(&limits), None);
+        assert_eq!(memory((256 << 20) + 1).breach(&limits), Some(Breach::Memory));
     }
 }

@@ -23,6 +23,7 @@ use crate::bundle::{self, Settings};
 use crate::cancel::Cancel;
 use crate::capture::Capture;
 use crate::cgroup::{Group, Usage};
+use crate::guest_memory::GuestMemory;
 use crate::isolation::IsolationClass;
 use crate::job::{Job, JobObserver, JobReport, Posture, ResourceUsage, Stream};
 use crate::launch::{self, Launched};
@@ -73,6 +74,8 @@ struct Flight<'a> {
     started: Instant,
     /// When READY came, and the usage at that moment.
     ready: Option<(Instant, Usage)>,
+    /// Looked at from READY on, where no control group counts memory.
+    guest_memory: Option<GuestMemory>,
     /// When watching ended, and the usage then or, once it is all dead, the last one.
     ended: Option<(Instant, Usage)>,
     buffer: Vec<u8>,
@@ -105,6 +108,7 @@ impl<'a> Flight<'a> {
             observed: Observed::default(),
             started: Instant::now(),
             ready: None,
+            guest_memory: None,
             ended: None,
             buffer: vec![0; CHUNK_BYTES],
             group,
@@ -175,7 +179,11 @@ impl<'a> Flight<'a> {
             Ok(length) if length > 0 => {
                 self.ready_bytes.extend_from_slice(bytes.get(..length).unwrap_or_default());
                 if self.ready_bytes == READY {
-                    self.ready = Some((Instant::now(), self.group.usage()));
+                    let usage = self.group.usage();
+                    if usage.oom_kills.is_none() {
+                        self.guest_memory = GuestMemory::of_job(self.dir.path());
+                    }
+                    self.ready = Some((Instant::now(), usage));
                     observer.ready();
                 } else if READY.starts_with(&self.ready_bytes) {
                     return;
@@ -210,9 +218,12 @@ impl<'a> Flight<'a> {
                 || self.ready_pipe.is_none()
                 || now.duration_since(self.started) > READY_DEADLINE;
         };
-        let output = self.stdout.seen().max(self.stderr.seen());
-        let spent =
-            Spent { wall: now.duration_since(ready_at), cpu_usec: cpu_since(usage, at_ready), output };
+        let spent = Spent {
+            memory: self.guest_memory.as_ref().and_then(GuestMemory::bytes),
+            wall: now.duration_since(ready_at),
+            cpu_usec: cpu_since(usage, at_ready),
+            output: self.stdout.seen().max(self.stderr.seen()),
+        };
         self.observed.breach = spent.breach(&self.limits);
         self.observed.oom_kills > 0 || self.observed.breach.is_some()
     }

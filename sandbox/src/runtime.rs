@@ -5,6 +5,7 @@
 //! and `ls` fail inside, and a passed descriptor is not supported).
 
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,7 +27,12 @@ pub struct Runtime {
     pub build: Option<u32>,
     /// SHA-256 of the binary, in hex.
     pub sha256: String,
+    /// Tells whether the file is still the one that was hashed.
+    identity: Identity,
 }
+
+/// What changes when a file is replaced or written to: device, inode, length, change time.
+type Identity = (u64, u64, u64, i64, i64);
 
 /// Why there is no fit runtime. An ordinary answer: most machines have none.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,12 @@ pub enum RuntimeError {
         #[source]
         source: io::Error,
     },
+    /// The binary is no longer the one that was proven.
+    #[error("{path} was replaced since the preflight")]
+    Replaced {
+        /// The binary.
+        path: PathBuf,
+    },
     /// The binary is older than what this crate relies on.
     #[error("{version} is older than {OLDEST_FIT_BUILD}")]
     TooOld {
@@ -60,6 +72,7 @@ impl RuntimeError {
             Self::Absent | Self::TooOld { .. } => {
                 "install gVisor's runsc, release 2024-07 or later; the setup step shows how on this system"
             }
+            Self::Replaced { .. } => "restart the node, so that the new runsc is proven",
             Self::Unusable { .. } => "check the file's permissions, or reinstall runsc",
         }
     }
@@ -80,18 +93,32 @@ impl Runtime {
         }
     }
 
+    /// Refuses to go on with a binary that is not the one whose version and digest are reported.
+    pub(crate) fn check_unchanged(&self) -> Result<(), RuntimeError> {
+        match identity(&self.path) {
+            Ok(now) if now == self.identity => Ok(()),
+            Ok(_) | Err(_) => Err(RuntimeError::Replaced { path: self.path.clone() }),
+        }
+    }
+
     /// Reads version and digest of the binary at `path`, fit or not.
     pub fn inspect(path: &Path) -> Result<Self, RuntimeError> {
         let unusable = |source| RuntimeError::Unusable { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(unusable)?;
+        let identity = identity(&path).map_err(unusable)?;
         let sha256 = sha256_of_file(&path).map_err(unusable)?;
         let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output().map_err(unusable)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let version =
             text.lines().next().unwrap_or("").trim().trim_start_matches("runsc version ").to_owned();
         let build = build_date(&version);
-        Ok(Self { path, version, build, sha256 })
+        Ok(Self { path, version, build, sha256, identity })
     }
+}
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
 /// The first program called `name` on PATH.
@@ -142,5 +169,23 @@ mod tests {
         let error = Runtime::find(Some(Path::new("/nonexistent/runsc"))).unwrap_err();
         assert!(matches!(error, RuntimeError::Unusable { .. }));
         assert!(!error.hint().is_empty());
+    }
+
+    #[test]
+    fn a_replaced_binary_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("runsc");
+        let place = |text: &str| {
+            let new = dir.path().join("new");
+            std::fs::write(&new, text).unwrap();
+            std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+        };
+        place("#!/bin/sh\necho runsc version 0.0~20240729.0\n");
+        let runtime = Runtime::find(Some(&path)).unwrap();
+        assert_eq!((runtime.version.as_str(), runtime.build), ("0.0~20240729.0", Some(20_240_729)));
+        assert!(runtime.check_unchanged().is_ok());
+        place("#!/bin/sh\necho runsc version 0.0~20240729.1\n");
+        assert!(matches!(runtime.check_unchanged(), Err(RuntimeError::Replaced { .. })));
     }
 }

@@ -148,6 +148,12 @@ pub struct Sandbox {
     pub(crate) capabilities: Capabilities,
 }
 
+/// Jobs run side by side on one sandbox.
+const _: () = {
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<Sandbox>();
+};
+
 impl Sandbox {
     /// Finds out, by doing, whether this machine can run jobs, and opens the sandbox if it can. Takes one to
     /// two seconds, and about three more the first time.
@@ -193,4 +199,19 @@ impl Sandbox {
 pub(crate) fn excerpt(path: &Path, most: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(bytes.get(..most).unwrap_or(&bytes)).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_names_that_could_leave_the_control_group_tree_are_refused() {
+        for name in ["", ".", "..", "a/b", "a b", "a\n", "é", &"x".repeat(65)] {
+            let config = SandboxConfig::new(Path::new("/nowhere"), name);
+            assert!(matches!(config.cgroup_name(), Err(SandboxError::Instance { .. })), "{name:?}");
+        }
+        let config = SandboxConfig::new(Path::new("/nowhere"), "Node_1-a");
+        assert_eq!(config.cgroup_name().unwrap(), "mesh-sandbox-Node_1-a");
+    }
 }

@@ -49,16 +49,6 @@ impl Layout {
         self.unified = self.unified.take().and_then(|dir| change(&dir, true));
     }
 
-    /// On a machine without v1 trees, a unified tree that lacks the memory controller limits nothing but can
-    /// still end a group; it stays, and [`Self::kind`] then says `None` of enforcement.
-    pub(super) fn drop_unified_without_controllers(&mut self) {
-        if let Some(dir) = &self.unified
-            && !dir.join("cgroup.procs").exists()
-        {
-            self.unified = None;
-        }
-    }
-
     pub(super) fn kind(&self) -> CgroupKind {
         match (self.memory.is_some() || self.freezer.is_some(), self.unified.is_some()) {
             (true, true) => CgroupKind::Hybrid,

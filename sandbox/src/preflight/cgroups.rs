@@ -46,7 +46,7 @@ pub(super) fn probe(cgroups: &Cgroups, spawner: &Spawner, probes: &mut Vec<Probe
             (Ok(usage), false) => format!("no kill was seen: {usage:?}"),
             (Err(error), false) => error.to_string(),
         },
-        hint: (!proven.memory).then_some("memory is not enforced here: delegate the memory controller"),
+        hint: (!proven.memory).then_some("memory is only looked at here: delegate the memory controller"),
     });
     let ended = end_sleeper(cgroups, spawner);
     probes.push(Probe {
@@ -63,6 +63,9 @@ pub(super) fn probe(cgroups: &Cgroups, spawner: &Spawner, probes: &mut Vec<Probe
 
 /// Runs a program that needs more memory than its group may have.
 fn starve(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Usage> {
+    if cgroups.kind() == CgroupKind::None {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let group = cgroups.create("probe-memory")?;
     group.set_limits(CEILING, 64)?;
     let mut command = Command::new("dd");

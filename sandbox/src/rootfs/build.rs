@@ -43,6 +43,21 @@ pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
         fs::write(&path, text).map_err(RootfsError::at("write", &path))?;
         set_mode(&path, 0o444)?;
     }
+    open_directories(tree)
+}
+
+/// Lets everyone enter every directory, whatever this process's umask made of them.
+fn open_directories(tree: &Path) -> Result<(), RootfsError> {
+    let mut pending = vec![tree.to_owned()];
+    while let Some(dir) = pending.pop() {
+        set_mode(&dir, 0o755)?;
+        for entry in fs::read_dir(&dir).map_err(RootfsError::at("read", &dir))? {
+            let entry = entry.map_err(RootfsError::at("read", &dir))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+    }
     Ok(())
 }
 
@@ -121,6 +136,16 @@ mod tests {
         assert_eq!(resolve(link, Path::new("/etc/alternatives/awk")), Path::new("/etc/alternatives/awk"));
         assert_eq!(resolve(link, Path::new("../lib/./x")), Path::new("/usr/lib/x"));
         assert_eq!(resolve(link, Path::new("../../../../x")), Path::new("/x"));
+    }
+
+    #[test]
+    fn directories_can_be_entered_whatever_the_umask_was() {
+        let tree = tempfile::tempdir().unwrap();
+        let inner = tree.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        set_mode(&inner, 0o700).unwrap();
+        open_directories(tree.path()).unwrap();
+        assert_eq!(fs::metadata(&inner).unwrap().permissions().mode() & 0o7777, 0o755);
     }
 
     #[test]

@@ -19,6 +19,16 @@ pub(crate) fn config(dir: &Path) -> SandboxConfig {
     }
 }
 
+/// Where a test that runs as another user finds its directory.
+pub(crate) const HOME: &str = "MESH_SANDBOX_TEST_HOME";
+
+/// A sandbox with everything of it, the root file system included, below `dir`.
+pub(crate) fn open_in(dir: PathBuf) -> Result<Fixture, SandboxError> {
+    let config = SandboxConfig::new(&dir, "own");
+    let sandbox = Sandbox::preflight(&config).sandbox?;
+    Ok(Fixture { sandbox, config, _dir: tempfile::tempdir().unwrap() })
+}
+
 /// An open sandbox and the directory it lives in.
 pub(crate) struct Fixture {
     pub(crate) sandbox: Sandbox,

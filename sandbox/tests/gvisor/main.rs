@@ -8,3 +8,4 @@ mod isolation;
 mod languages;
 mod lifecycle;
 mod limits;
+mod without_root;
