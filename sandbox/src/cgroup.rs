@@ -145,11 +145,12 @@ pub(crate) fn sweep_parent(parent: &Path) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::{Child, Command};
+    use std::process::Command;
 
     use super::*;
-    use crate::spawn::{Birth, Spawner};
+    use crate::spawn::{Birth, Offspring, Spawner};
 
     /// Groups of this test's own, or why there are none.
     fn establish(purpose: &str) -> Option<Cgroups> {
@@ -161,7 +162,7 @@ mod tests {
         Some(cgroups)
     }
 
-    fn sleeper(spawner: &Spawner, group: &Group) -> Child {
+    fn sleeper(spawner: &Spawner, group: &Group) -> Offspring {
         let mut command = Command::new("sleep");
         command.arg("60");
         spawner.spawn(Birth { command, joins: group.joins().unwrap(), keeps: Vec::new() }).unwrap()
@@ -202,15 +203,15 @@ mod tests {
     fn a_process_born_into_a_group_is_in_every_tree_from_its_first_instruction() {
         let Some(cgroups) = establish("birth") else { return };
         let group = cgroups.create("born-here").unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
         let mut command = Command::new("cat");
-        command.arg("/proc/self/cgroup").stdout(std::process::Stdio::piped());
+        command.arg("/proc/self/cgroup").stdout(writer);
         let joins = group.joins().unwrap();
         let trees = joins.len();
-        let child = Spawner::start().and_then(|spawner| {
-            let child = spawner.spawn(Birth { command, joins, keeps: Vec::new() })?;
-            child.wait_with_output()
-        });
-        let said = String::from_utf8(child.unwrap().stdout).unwrap();
+        let spawner = Spawner::start().unwrap();
+        let _child = spawner.spawn(Birth { command, joins, keeps: Vec::new() }).unwrap();
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
         assert_eq!(said.lines().filter(|line| line.ends_with("/born-here")).count(), trees, "{said}");
     }
 }

@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -20,7 +20,7 @@ use crate::home::JobDir;
 use crate::job::Job;
 use crate::limits::OVERHEAD_MIB;
 use crate::sandbox::{Sandbox, SandboxError};
-use crate::spawn::Birth;
+use crate::spawn::{Birth, Offspring};
 
 /// How `runsc` is called for every job; `--root`, `--log` and the bundle come on top.
 const RUNTIME_FLAGS: &[&str] = &[
@@ -37,7 +37,7 @@ const RUNTIME_FLAGS: &[&str] = &[
 
 /// A started job: the child and our ends of its pipes, none of which blocks.
 pub(crate) struct Launched {
-    pub(crate) child: Child,
+    pub(crate) child: Offspring,
     pub(crate) ready: OwnedFd,
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,

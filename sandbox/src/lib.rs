@@ -17,8 +17,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = SandboxConfig::new("/var/lib/example".as_ref(), "example");
-//! Sandbox::sweep(&config)?;                          // once, after a crash or not
-//! let preflight = Sandbox::preflight(&config);       // once; every probe says how it went
+//! let preflight = Sandbox::preflight(&config);       // once; sweeps, tries, and says how it went
 //! let sandbox = preflight.sandbox?;                  // "no gVisor here" is an ordinary answer
 //! let cancel = Cancel::new()?;                       // a clone ends the job from another thread
 //! let report = sandbox.run(&Job::new(Language::Python, "print(6 * 7)"), &cancel, &mut Print)?;

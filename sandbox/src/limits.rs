@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Limits are looked at this often while a job runs: fine enough for a one-second budget, and one percent of a
-/// core would be visible in the measurements.
+/// Limits are looked at this often while a job runs: one percent of the shortest budget, at well under one
+/// percent of a core.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 /// A sandbox that has not reported ready by then never will; cold starts take 0.1 to 0.4 s on an idle machine.
 pub(crate) const READY_DEADLINE: Duration = Duration::from_secs(20);

@@ -110,6 +110,10 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         format!("{} at {}", built.sha256, built.path.display())
     })?;
     let home = note(probes, "home", Home::open(&config.home), |home| home.jobs().display().to_string())?;
+    note(probes, "sweep", home.sweep(&name), |swept| match swept.job_dirs {
+        0 => "nothing was left behind".to_owned(),
+        count => format!("{count} jobs of an earlier process were cleared away"),
+    })?;
     let spawner = Spawner::start().map_err(SandboxError::at("start a thread for", &config.home))?;
     let cgroups = Cgroups::establish(&name);
     home.record_cgroups(&cgroups.parents())?;
@@ -131,8 +135,7 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         limit_enforcement: enforcement,
         bounds: config.bounds,
     };
-    let mut sandbox =
-        Sandbox { home, runtime, rootfs, cgroups, spawner, bounds: config.bounds, enforcement, capabilities };
+    let mut sandbox = Sandbox { home, runtime, rootfs, cgroups, spawner, capabilities };
     prove_isolation(&mut sandbox, probes)?;
     prove_languages(&mut sandbox, probes)?;
     Ok(sandbox)

@@ -12,12 +12,11 @@
 //! deadline of its own.
 
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::bundle::{self, Settings};
 use crate::cancel::Cancel;
@@ -30,11 +29,15 @@ use crate::launch::{self, Launched};
 use crate::limits::{CHUNK_BYTES, EffectiveLimits, KILL_DEADLINE, READY_DEADLINE, TICK};
 use crate::outcome::{Observed, Spent};
 use crate::sandbox::{Sandbox, SandboxError, excerpt};
+use crate::spawn::Offspring;
 
 /// What the boot file writes when the interpreter is up.
 const READY: &[u8] = b"READY\n";
 /// Most of the platform's own words kept when a sandbox does not get ready, in bytes.
 const DIAGNOSTIC_BYTES: usize = 4096;
+
+/// Reads of a dead job's pipe; one chunk each, and a pipe holds 1 MiB at most (pipe(7)).
+const DRAIN_READS: usize = 64;
 
 /// Runs a valid job. See [`Sandbox::run`].
 pub(crate) fn run(
@@ -50,17 +53,22 @@ pub(crate) fn run(
         .ok_or(SandboxError::LanguageUnavailable { language: job.language })?;
     let limits = sandbox.effective_limits(&job.limits);
     let settings = Settings { language: job.language, interpreter, limits };
+    // Whatever can fail comes first: once the job has started there is a report.
+    let config_sha256 = bundle::config_sha256(&settings)
+        .map_err(std::io::Error::from)
+        .map_err(SandboxError::at("describe a job in", &sandbox.home.jobs()))?;
+    let started = Instant::now();
     let launched = launch::launch(sandbox, job, &settings)?;
-    let mut flight = Flight::new(launched, job, limits)?;
+    let mut flight = Flight::new(launched, job, limits, started)?;
     flight.watch(cancel, observer);
     flight.end(observer);
-    flight.report(sandbox, job, &settings)
+    Ok(flight.report(sandbox, job, config_sha256))
 }
 
 /// A job that has been started.
 struct Flight<'a> {
     limits: EffectiveLimits,
-    child: Child,
+    child: Offspring,
     /// Readable once the child has exited.
     exited: OwnedFd,
     /// Where READY arrives; closed after it did.
@@ -85,17 +93,17 @@ struct Flight<'a> {
 }
 
 impl<'a> Flight<'a> {
-    fn new(launched: Launched, job: &'a Job, limits: EffectiveLimits) -> Result<Self, SandboxError> {
-        let Launched { mut child, ready, stdin, stdout, stderr, group, dir } = launched;
-        let exited = match pid_of(&child).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            Some(Ok(fd)) => fd,
-            failed => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let source = failed.and_then(Result::err).unwrap_or(Errno::SRCH).into();
-                return Err(SandboxError::Io { doing: "watch", path: dir.path().to_owned(), source });
-            }
-        };
+    fn new(
+        launched: Launched,
+        job: &'a Job,
+        limits: EffectiveLimits,
+        started: Instant,
+    ) -> Result<Self, SandboxError> {
+        let Launched { child, ready, stdin, stdout, stderr, group, dir } = launched;
+        let exited = child
+            .pid()
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
+            .map_err(|error| SandboxError::at("watch", dir.path())(error.into()))?;
         Ok(Self {
             limits,
             child,
@@ -106,7 +114,7 @@ impl<'a> Flight<'a> {
             stdout: Capture::new(Stream::Stdout, stdout, limits.output_bytes),
             stderr: Capture::new(Stream::Stderr, stderr, limits.output_bytes),
             observed: Observed::default(),
-            started: Instant::now(),
+            started,
             ready: None,
             guest_memory: None,
             ended: None,
@@ -233,7 +241,7 @@ impl<'a> Flight<'a> {
         let ended_at = Instant::now();
         let exited_by_itself = matches!(self.child.try_wait(), Ok(Some(_)));
         self.group.end();
-        if !exited_by_itself && let Some(pid) = pid_of(&self.child) {
+        if !exited_by_itself && let Ok(pid) = self.child.pid() {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -246,8 +254,10 @@ impl<'a> Flight<'a> {
             tracing::error!(dir = %self.dir.path().display(), "a killed sandbox does not die");
         }
         if self.ready.is_some() {
-            while self.stdout.read_once(&mut self.buffer, observer) {}
-            while self.stderr.read_once(&mut self.buffer, observer) {}
+            for stream in [&mut self.stdout, &mut self.stderr] {
+                // Bounded in case something unkillable goes on writing.
+                let _ = (0..DRAIN_READS).all(|_| stream.read_once(&mut self.buffer, observer));
+            }
         }
         // The kernel counts a kill for memory a moment after the victim is gone.
         let usage = self.group.usage();
@@ -257,29 +267,18 @@ impl<'a> Flight<'a> {
         self.ended = Some((ended_at, usage));
     }
 
-    fn report(
-        mut self,
-        sandbox: &Sandbox,
-        job: &Job,
-        settings: &Settings<'_>,
-    ) -> Result<JobReport, SandboxError> {
+    fn report(mut self, sandbox: &Sandbox, job: &Job, config_sha256: String) -> JobReport {
         let (outcome, killed_by) = self.observed.outcome();
         let (ended_at, last) = self.ended.unwrap_or_else(|| (Instant::now(), Usage::default()));
         let ready_at = self.ready.map(|(at, _)| at);
         let diagnostic = if ready_at.is_some() { None } else { Some(self.diagnose()) };
-        let path = self.dir.path().to_owned();
-        let config_sha256 = bundle::config_sha256(settings).map_err(|error| SandboxError::Io {
-            doing: "describe",
-            path,
-            source: error.into(),
-        })?;
-        Ok(JobReport {
+        JobReport {
             outcome,
             killed_by,
             exit_code: self.observed.exit_code,
             requested_limits: job.limits,
             effective_limits: self.limits,
-            limit_enforcement: sandbox.enforcement,
+            limit_enforcement: sandbox.capabilities.limit_enforcement,
             resource_usage: ResourceUsage {
                 boot_time_ms: millis(ready_at.unwrap_or(ended_at).duration_since(self.started)),
                 wall_time_ms: ready_at.map_or(0, |at| millis(ended_at.duration_since(at))),
@@ -299,7 +298,7 @@ impl<'a> Flight<'a> {
                 config_sha256,
             }),
             diagnostic,
-        })
+        }
     }
 
     /// What the platform said on the job's standard error and in gVisor's log.
@@ -324,8 +323,4 @@ fn cpu_since(now: Usage, then: Usage) -> Option<u64> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn pid_of(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }

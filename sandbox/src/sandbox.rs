@@ -9,7 +9,7 @@ use crate::cgroup::Cgroups;
 use crate::home::{Home, SweepReport};
 use crate::job::{InvalidJob, Job, JobObserver, JobReport};
 use crate::language::Language;
-use crate::limits::{Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
+use crate::limits::{Bounds, EffectiveLimits, RequestedLimits};
 use crate::preflight::{Capabilities, Preflight};
 use crate::rootfs::{Rootfs, RootfsError};
 use crate::run;
@@ -143,8 +143,6 @@ pub struct Sandbox {
     pub(crate) rootfs: Rootfs,
     pub(crate) cgroups: Cgroups,
     pub(crate) spawner: Spawner,
-    pub(crate) bounds: Bounds,
-    pub(crate) enforcement: LimitEnforcement,
     pub(crate) capabilities: Capabilities,
 }
 
@@ -155,15 +153,15 @@ const _: () = {
 };
 
 impl Sandbox {
-    /// Finds out, by doing, whether this machine can run jobs, and opens the sandbox if it can. Takes one to
-    /// two seconds, and about three more the first time.
+    /// Finds out, by doing, whether this machine can run jobs, and opens the sandbox if it can. Sweeps first.
+    /// Takes one to two seconds, and about three more the first time.
     #[must_use]
     pub fn preflight(config: &SandboxConfig) -> Preflight {
         Preflight::run(config)
     }
 
     /// Ends and removes everything that an earlier process with this configuration left when it was killed.
-    /// To be called once, before [`Self::preflight`].
+    /// A preflight does the same; this is for a machine that is not to run jobs now, and for the report.
     pub fn sweep(config: &SandboxConfig) -> Result<SweepReport, SandboxError> {
         Home::open(&config.home)?.sweep(&config.cgroup_name()?)
     }
@@ -177,7 +175,7 @@ impl Sandbox {
     /// The limits a job asking for `asked` would get.
     #[must_use]
     pub fn effective_limits(&self, asked: &RequestedLimits) -> EffectiveLimits {
-        EffectiveLimits::clamp(asked, &self.bounds)
+        EffectiveLimits::clamp(asked, &self.capabilities.bounds)
     }
 
     /// Runs one job to its end on this thread.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::{fs, io};
 
-use crate::runtime::{self, OLDEST_FIT_BUILD};
+use crate::runtime::OLDEST_FIT_BUILD;
 
 /// Where the extra package source is written.
 const SOURCE_FILE: &str = "/etc/apt/sources.list.d/mesh-runsc.sources";
@@ -237,12 +237,6 @@ fn run(argv: &[String]) -> Result<(), SetupError> {
 
 fn words(argv: &[&str]) -> Vec<String> {
     argv.iter().map(|&word| word.to_owned()).collect()
-}
-
-/// The build date of the `runsc` on PATH, if there is one that answers.
-pub(crate) fn installed_build() -> Option<u32> {
-    let path = runtime::find_on_path("runsc")?;
-    runtime::Runtime::inspect(&path).ok().and_then(|runtime| runtime.build)
 }
 
 #[cfg(test)]

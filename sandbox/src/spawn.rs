@@ -9,11 +9,15 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+
+use crate::limits::KILL_DEADLINE;
+use crate::wait::pause;
 
 /// A child to start.
 #[derive(Debug)]
@@ -26,10 +30,42 @@ pub(crate) struct Birth {
     pub(crate) keeps: Vec<OwnedFd>,
 }
 
+/// A started child. Dropped, it is killed and reaped, so no panic and no early return leaves one behind.
+#[derive(Debug)]
+pub(crate) struct Offspring(Child);
+
+impl Offspring {
+    /// The process.
+    pub(crate) fn pid(&self) -> rustix::io::Result<Pid> {
+        i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
+    }
+
+    /// How it ended, if it has. Does not wait.
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+}
+
+impl Drop for Offspring {
+    fn drop(&mut self) {
+        // Has no effect on one that was waited for.
+        let _ = self.0.kill();
+        let started = Instant::now();
+        while matches!(self.try_wait(), Ok(None)) && started.elapsed() < KILL_DEADLINE {
+            pause(Duration::from_millis(2));
+        }
+    }
+}
+
 /// A handle to the thread that starts children.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner {
-    births: SyncSender<(Birth, SyncSender<io::Result<Child>>)>,
+    births: SyncSender<(Birth, SyncSender<io::Result<Offspring>>)>,
 }
 
 impl Spawner {
@@ -41,7 +77,7 @@ impl Spawner {
     }
 
     /// Starts a child in a process group of its own.
-    pub(crate) fn spawn(&self, birth: Birth) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, birth: Birth) -> io::Result<Offspring> {
         let (answer, result) = sync_channel(1);
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         self.births.send((birth, answer)).map_err(|_| gone())?;
@@ -49,19 +85,14 @@ impl Spawner {
     }
 }
 
-fn serve(queue: &Receiver<(Birth, SyncSender<io::Result<Child>>)>) {
+fn serve(queue: &Receiver<(Birth, SyncSender<io::Result<Offspring>>)>) {
     for (birth, answer) in queue {
-        // Nobody waits only if the caller's thread is gone; the child is then killed as it is dropped.
-        if let Err(unheard) = answer.send(bear(birth))
-            && let Ok(mut child) = unheard.0
-        {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // Nobody waits only if the caller's thread is gone; the child then goes as it is dropped.
+        let _ = answer.send(bear(birth));
     }
 }
 
-fn bear(birth: Birth) -> io::Result<Child> {
+fn bear(birth: Birth) -> io::Result<Offspring> {
     let Birth { mut command, joins, keeps } = birth;
     let parent = getpid();
     command.process_group(0);
@@ -86,5 +117,5 @@ fn bear(birth: Birth) -> io::Result<Child> {
     unsafe {
         command.pre_exec(prepare);
     }
-    command.spawn()
+    command.spawn().map(Offspring)
 }

@@ -2,12 +2,12 @@
 //! everything in one can be ended.
 
 use std::io;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Probe;
 use crate::cgroup::{CgroupKind, Cgroups, Usage};
-use crate::spawn::{Birth, Spawner};
+use crate::spawn::{Birth, Offspring, Spawner};
 use crate::wait::pause;
 
 /// The ceiling the memory probe runs under, and what it asks for, in bytes: far enough apart.
@@ -96,18 +96,16 @@ fn end_sleeper(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Duration> {
     Ok(started.elapsed())
 }
 
-fn spawn(spawner: &Spawner, mut command: Command, joins: Vec<std::os::fd::OwnedFd>) -> io::Result<Child> {
+fn spawn(spawner: &Spawner, mut command: Command, joins: Vec<std::os::fd::OwnedFd>) -> io::Result<Offspring> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     spawner.spawn(Birth { command, joins, keeps: Vec::new() })
 }
 
-/// Reaps `child`, killing it if it takes too long.
-fn wait(child: &mut Child) -> io::Result<()> {
+/// Waits for `child`, for a bounded time.
+fn wait(child: &mut Offspring) -> io::Result<()> {
     let started = Instant::now();
     while child.try_wait()?.is_none() {
         if started.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());
         }
         pause(Duration::from_millis(2));

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use super::SetupError;
 use super::apt::{self, AptSource};
-use crate::runtime;
+use crate::runtime::{self, Runtime};
 
 /// Programs that jobs, the root file system or network probes use, with the Debian package of each.
 pub(super) const COMPANIONS: &[(&str, &str)] =
@@ -47,7 +47,7 @@ impl Machine {
             os_codename: value("VERSION_CODENAME"),
             is_root: rustix::process::geteuid().is_root(),
             has_apt,
-            runsc_build: super::installed_build(),
+            runsc_build: installed_build(),
             apt_candidate_build: if has_apt { candidate_build() } else { None },
             apt_sources: if has_apt { read_apt_sources()? } else { Vec::new() },
             missing: COMPANIONS
@@ -67,6 +67,12 @@ fn is_installed(program: &str) -> bool {
 fn os_release_value(text: &str, key: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
     Some(value.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+/// The build date of the `runsc` on PATH, if there is one that answers.
+fn installed_build() -> Option<u32> {
+    let path = runtime::find_on_path("runsc")?;
+    Runtime::inspect(&path).ok().and_then(|runtime| runtime.build)
 }
 
 fn candidate_build() -> Option<u32> {
