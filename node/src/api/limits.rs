@@ -54,9 +54,6 @@ pub const SESSIONS_MAX: usize = 1024;
 /// Bytes of the operator's token file that we read: it has 53.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 256;
 
-/// Bytes of the path of a Unix socket on Linux, without the closing zero (unix(7)).
-pub const SOCKET_PATH_BYTES_MAX: usize = 107;
-
 /// The limits of a listener that a test may want smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

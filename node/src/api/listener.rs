@@ -22,8 +22,8 @@ use tower::Service as _;
 
 use super::limits::{
     CONNECTION_WITHIN, CONNECTIONS_MAX, DRAIN_WITHIN, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX,
-    SOCKET_PATH_BYTES_MAX,
 };
+use crate::limits::SOCKET_PATH_BYTES_MAX;
 
 /// How long the loop rests when the system has no file descriptors left; an open connection may free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
