@@ -20,7 +20,9 @@ struct Copy<'a> {
 impl JobObserver for Copy<'_> {
     fn ready(&mut self) {
         let Some(job) = fs::read_dir(self.jobs).ok().and_then(|mut jobs| jobs.next()?.ok()) else { return };
-        let _ = Command::new("cp").arg("-a").arg(job.path()).arg(self.to).status();
+        let parts = ["bundle", "code", "input"].map(|part| job.path().join(part));
+        let _ = fs::create_dir_all(self.to);
+        let _ = Command::new("cp").arg("-a").args(parts).arg(self.to).status();
         let config = self.to.join("bundle/config.json");
         if let (Ok(text), Some(old), Some(new)) =
             (fs::read_to_string(&config), job.path().to_str(), self.to.to_str())
