@@ -5,9 +5,11 @@
 pub mod api;
 pub mod client;
 pub mod clock;
+pub mod delivery;
 pub mod home;
 pub mod identity;
 pub mod limits;
+pub mod network;
 pub mod service;
 pub mod storage;
 pub mod transport;

@@ -24,6 +24,7 @@ pub mod message;
 pub mod peer;
 pub mod policy;
 pub mod probe;
+pub mod question;
 pub mod record;
 pub mod revocation;
 pub mod root;

@@ -17,6 +17,8 @@ use mesh_protocol::id::{FlightId, JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_protocol::message::Hop;
 use mesh_protocol::policy::{Grant, Trust};
+use mesh_protocol::record::SignedRecord;
+use mesh_protocol::revocation::RevocationList;
 
 use crate::policy::GrantChange;
 use crate::site::AgentSetting;
@@ -65,10 +67,12 @@ pub enum Command {
     Grant(NodeId, GrantChange),
     /// Set the preset for members without a row.
     DefaultTrust(Trust),
-    /// Stop sending to a peer that left, was revoked or is blocked here, and end what waits for it.
-    Expel(NodeId),
-    /// Send to it again.
-    Readmit(NodeId),
+    /// Have nothing more to do with a peer, by this node's operator's word: end what waits for it.
+    Block(NodeId, String),
+    /// Take that back.
+    Unblock(NodeId),
+    /// Put a checked revocation list in force and end what waits for whom it names.
+    Revoke(RevocationList),
     /// Drop what waits for a peer and end the flights and jobs that depended on it.
     Discard(NodeId),
 }
@@ -129,6 +133,10 @@ pub enum Event {
     Delivery(NodeId, Delivery),
     /// What this node sees of the mesh changed. Volatile.
     View(Arc<View>),
+    /// Members' records to keep, and members to forget.
+    Records(Vec<(NodeId, SignedRecord)>, Vec<NodeId>),
+    /// This node's disk was set back: it says so by a later start.
+    RaiseEpoch(u64),
     /// The agents configured here, or what is known of them, changed. Volatile.
     Agents(BTreeMap<Name, AgentSetting>),
     /// What the sandbox here offers was observed. Volatile.

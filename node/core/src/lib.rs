@@ -25,6 +25,7 @@ pub mod outbox;
 pub mod placement;
 pub mod policy;
 mod receive;
+pub mod roster;
 pub mod site;
 pub mod store;
 pub mod time;

@@ -7,6 +7,7 @@ use mesh_protocol::codec::decode;
 use mesh_protocol::delivery::{Ack, Busy, BusyReason, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::message::PeerMessage;
+use mesh_protocol::revocation::RevocationList;
 use rand::Rng;
 
 use crate::broker::{flight, run, send};
@@ -17,6 +18,7 @@ use crate::jobs::{execution, job};
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
 use crate::policy::{self, DefaultTrust};
 use crate::receive;
+use crate::roster::{Block, MemberRecord, Revocations, Starts};
 use crate::site::Site;
 use crate::store::{Overlay, StoreError};
 use crate::time::Now;
@@ -69,6 +71,8 @@ impl Handler for Machine {
             Event::Delivery(_, Delivery::Parcel { .. }) => "parcel",
             Event::Delivery(..) => "delivery",
             Event::View(_) => "view",
+            Event::Records(..) => "records",
+            Event::RaiseEpoch(_) => "raise-epoch",
             Event::Agents(_) => "agents",
             Event::Executor(_) => "executor",
             Event::RunEnded { .. } => "run-ended",
@@ -90,6 +94,11 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
         Event::Command(command) => return handle_command(turn, command).map(Some),
         Event::Delivery(peer, delivery) => handle_delivery(turn, *peer, delivery)?,
         Event::View(_) => {}
+        Event::Records(put, forget) => {
+            put.iter().for_each(|(node, record)| turn.tx.put(node, &MemberRecord(record.clone())));
+            forget.iter().for_each(|node| turn.tx.delete::<MemberRecord>(node));
+        }
+        Event::RaiseEpoch(epoch) => turn.tx.put(&(), &Starts(*epoch)),
         Event::Agents(_) => run::start_all(turn)?,
         Event::Executor(_) => execution::start_next(turn)?,
         Event::RunEnded { origin, flight, attempt, outcome } => {
@@ -116,20 +125,35 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
             turn.tx.put(&(), &DefaultTrust(*trust));
             Ok(Reply::Done(0))
         }
-        Command::Expel(peer) => {
+        Command::Block(peer, reason) => {
+            let block = Block { reason: reason.clone(), at_wall_ms: turn.now.wall_ms };
+            turn.tx.put(peer, &block);
             outbox::set_blocked(turn.tx, turn.rng, *peer, BlockReason::Operator)?;
             peer_gone(turn, *peer).map(Reply::Done)
         }
-        Command::Readmit(peer) => {
+        Command::Unblock(peer) => {
+            turn.tx.delete::<Block>(peer);
             outbox::unblock(turn.tx, *peer)?;
             Ok(Reply::Done(0))
         }
+        Command::Revoke(list) => revoke(turn, list),
         Command::Discard(peer) => {
             let ended = peer_gone(turn, *peer)?;
             outbox::discard(turn.tx, turn.rng, *peer)?;
             Ok(Reply::Done(ended))
         }
     }
+}
+
+/// The list is newer than the one kept; whoever verified it made sure.
+fn revoke(turn: &mut Turn<'_, '_>, list: &RevocationList) -> Result<Reply, StoreError> {
+    turn.tx.put(&(), &Revocations(list.as_bytes().to_vec()));
+    let mut ended = 0_usize;
+    for entry in list.entries() {
+        outbox::set_blocked(turn.tx, turn.rng, entry.node, BlockReason::Revoked)?;
+        ended = ended.saturating_add(peer_gone(turn, entry.node)?);
+    }
+    Ok(Reply::Done(ended))
 }
 
 fn peer_gone(turn: &mut Turn<'_, '_>, peer: NodeId) -> Result<usize, StoreError> {

@@ -33,11 +33,17 @@ pub enum Table {
     Policy = 3,
     /// The preset for members without a row of their own: one row.
     DefaultTrust = 7,
+    /// This node's place in its mesh: one row.
+    Place = 8,
+    /// How often this node has started: one row.
+    Starts = 9,
+    /// Nodes blocked here, by node.
+    Blocks = 51,
     /// Tickets issued here, by ticket.
     Tickets = 4,
     /// Certificates issued here, by node.
     Certificates = 5,
-    /// Revoked and blocked nodes, by node.
+    /// The newest revocation list: one row.
     Revocations = 6,
     /// The sending side of each peer's outbox, by peer.
     OutboxHeads = 10,

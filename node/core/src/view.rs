@@ -52,8 +52,8 @@ pub struct KnownAgent {
     pub node: NodeId,
     /// What runs it.
     pub harness: String,
-    /// How much its work may touch.
-    pub profile: PermissionProfile,
+    /// How much its work may touch; `None` for one on another node, which does not say.
+    pub profile: Option<PermissionProfile>,
     /// Why it cannot run on its node; `None` when it can.
     pub offline: Option<String>,
     /// What it is for.

@@ -135,6 +135,11 @@ impl NodeKey {
         NodeId::from_bytes(self.0.verifying_key().to_bytes())
     }
 
+    /// The key itself, for formats that sign with their own domain separation: records and DSSE envelopes.
+    pub(crate) const fn signing_key(&self) -> &SigningKey {
+        &self.0
+    }
+
     /// Signs bytes that begin with a prefix of their own kind: one key signs handshakes, records and evidence.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; 64] {

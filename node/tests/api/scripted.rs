@@ -102,7 +102,7 @@ pub(crate) fn agent(to: &str) -> AgentView {
         node: NODE,
         node_name: "atlas".into(),
         harness: "command".into(),
-        profile: PermissionProfile::Review,
+        profile: Some(PermissionProfile::Review),
         reachability: "online".into(),
         reason: None,
         description: "reviews".into(),

@@ -33,8 +33,9 @@ pub struct AgentView {
     pub node_name: String,
     /// What runs it: `command`, ...
     pub harness: String,
-    /// How much its work may touch.
-    pub profile: PermissionProfile,
+    /// How much its work may touch; absent for one on another node, which does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PermissionProfile>,
     /// `online`, `offline` (it cannot run on its node) or `unreachable` (its node cannot be reached from here).
     pub reachability: String,
     /// Why it is not online.

@@ -251,11 +251,11 @@ fn nobody_but_the_agents_node_may_end_a_flight() {
 }
 
 #[test]
-fn expelling_a_peer_ends_what_waits_for_it() {
+fn blocking_a_peer_ends_what_waits_for_it() {
     let mut pair = Pair::new();
     let id = pair.ask(A, "@echo.node:b").unwrap().flight_id.unwrap();
     let peer = pair.nodes[B].id;
-    assert!(matches!(pair.command(A, Command::Expel(peer)).unwrap(), Reply::Done(1)));
+    assert!(matches!(pair.command(A, Command::Block(peer, String::new())).unwrap(), Reply::Done(1)));
     assert_eq!(failure(&pair, id), (FailureCode::PeerGone, false));
     assert_eq!(pair.ask(A, "@echo.node:b").unwrap_err().code, "peer_gone");
 }

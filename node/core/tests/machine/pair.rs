@@ -81,7 +81,7 @@ pub(crate) fn view(me: usize, other: Contact) -> Arc<View> {
         name: "echo".parse().unwrap(),
         node: id(n),
         harness: "command".into(),
-        profile: PermissionProfile::Review,
+        profile: Some(PermissionProfile::Review),
         offline: None,
         description: String::new(),
     };

@@ -22,7 +22,7 @@ fn agent(name: &str, node: u8, offline: Option<&str>) -> KnownAgent {
         name: name.parse().unwrap(),
         node: NodeId::from_bytes([node; 32]),
         harness: "command".into(),
-        profile: PermissionProfile::Review,
+        profile: Some(PermissionProfile::Review),
         offline: offline.map(str::to_owned),
         description: String::new(),
     }

@@ -1,0 +1,149 @@
+//! Durable messages on links: the streams between two nodes' outboxes.
+//!
+//! ```text
+//!            our outbox to the peer                       the peer's outbox to us
+//!   writer ── frames ──> Outgoing ── stream ──> peer      peer ── stream ──> Incoming ── events ──> writer
+//!   writer <── events ── Outgoing <── acks ──── peer      peer <── acks ──── Incoming <── answers ── writer
+//! ```
+//! One sending session a link, one receiving session for each the peer opens. What may be sent, and what an answer
+//! means, the core decides in the writer; here bytes move. Parcels are read from committed state only, so nothing is on
+//! the wire that a crash could forget; acknowledgements are actions of a commit, so nothing is acknowledged before it is
+//! durable. A peer that sends faster than the disk takes it waits in the writer's queue, and QUIC's flow control carries
+//! that back.
+
+mod incoming;
+mod outgoing;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mesh_node_core::event::{self, Event};
+use mesh_node_core::machine::Machine;
+use mesh_protocol::delivery::{ToReceiver, ToSender};
+use mesh_protocol::id::NodeId;
+
+use crate::storage::Database;
+use crate::transport::{Connection, Receiver, Sender};
+use crate::writer::WriterHandle;
+
+use incoming::Incoming;
+use outgoing::Outgoing;
+
+/// Receiving sessions one peer may have at once: the one in use and one that is ending.
+const INCOMING_PER_PEER_MAX: usize = 4;
+
+/// All sessions of one node.
+pub struct Delivery {
+    database: Arc<Database>,
+    writer: OnceLock<WriterHandle<Machine>>,
+    outgoing: Mutex<BTreeMap<NodeId, Outgoing>>,
+    incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Delivery({} outgoing, {} incoming)", self.outgoing().len(), self.incoming().len())
+    }
+}
+
+impl Delivery {
+    /// No sessions yet. Nothing moves before [`Delivery::attach`].
+    #[must_use]
+    pub fn new(database: Arc<Database>) -> Arc<Self> {
+        let (outgoing, incoming) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming })
+    }
+
+    /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
+    pub fn attach(&self, writer: WriterHandle<Machine>) {
+        let _ = self.writer.set(writer);
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, BTreeMap<NodeId, Outgoing>> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn incoming(&self) -> MutexGuard<'_, BTreeMap<(NodeId, u64), Incoming>> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A link is up, or goes over another connection now: a new sending session begins on it.
+    pub fn link_up(self: &Arc<Self>, connection: &Connection) {
+        let peer = connection.peer();
+        let session = rand::random();
+        let outgoing = outgoing::begin(Arc::clone(self), connection.clone(), session);
+        if let Some(old) = self.outgoing().insert(peer, outgoing) {
+            old.end();
+        }
+    }
+
+    /// The last connection to a peer is gone.
+    pub fn link_down(&self, peer: NodeId) {
+        if let Some(old) = self.outgoing().remove(&peer) {
+            old.end();
+        }
+    }
+
+    /// A peer opened its sending stream.
+    pub fn accept(self: &Arc<Self>, peer: NodeId, sender: Sender, receiver: Receiver) {
+        let open = self.incoming().keys().filter(|(from, _)| *from == peer).count();
+        if open >= INCOMING_PER_PEER_MAX {
+            // Dropping the stream gives it up; a peer that keeps to the protocol tries again on its next link.
+            return;
+        }
+        tokio::spawn(incoming::run(Arc::clone(self), peer, sender, receiver));
+    }
+
+    /// There are new parcels for a peer.
+    pub fn grew(&self, peer: NodeId) {
+        if let Some(outgoing) = self.outgoing().get(&peer) {
+            outgoing.wake();
+        }
+    }
+
+    /// Write a frame on our sending stream, if it is still this session's.
+    pub fn send_frame(&self, peer: NodeId, session: u64, frame: ToReceiver) {
+        self.with_outgoing(peer, session, |outgoing| outgoing.frame(frame));
+    }
+
+    /// Stream parcels from this one on, if it is still this session.
+    pub fn stream_from(&self, peer: NodeId, session: u64, seq: u64) {
+        self.with_outgoing(peer, session, |outgoing| outgoing.stream_from(seq));
+    }
+
+    /// Answer on the peer's sending stream, if it is still this session's.
+    pub fn answer(&self, peer: NodeId, session: u64, frame: ToSender) {
+        if let Some(incoming) = self.incoming().get(&(peer, session)) {
+            incoming.answer(frame);
+        }
+    }
+
+    /// Close the peer's sending stream: it sent what no sender sends, or its session was replaced.
+    pub fn reset(&self, peer: NodeId, session: u64) {
+        if let Some(incoming) = self.incoming().remove(&(peer, session)) {
+            incoming.end();
+        }
+    }
+
+    /// An event from this peer could not be handled: stop taking from it until its next link.
+    pub fn pause(&self, peer: NodeId) {
+        let mut incoming = self.incoming();
+        let sessions: Vec<_> = incoming.keys().filter(|(from, _)| *from == peer).copied().collect();
+        sessions.iter().filter_map(|key| incoming.remove(key)).for_each(Incoming::end);
+    }
+
+    fn with_outgoing(&self, peer: NodeId, session: u64, call: impl FnOnce(&Outgoing)) {
+        if let Some(outgoing) = self.outgoing().get(&peer).filter(|outgoing| outgoing.session() == session) {
+            call(outgoing);
+        }
+    }
+
+    /// Hands an event to the writer, waiting for room. False when the node is stopping.
+    async fn post(&self, peer: NodeId, delivery: event::Delivery, bytes: usize) -> bool {
+        match self.writer.get() {
+            Some(writer) => writer.post(Event::Delivery(peer, delivery), bytes).await.is_ok(),
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Our sending session to one peer.
+
+use std::sync::Arc;
+
+use mesh_node_core::event;
+use mesh_node_core::outbox;
+use mesh_protocol::codec::{decode, encode};
+use mesh_protocol::delivery::{ToReceiver, ToSender};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
+use mesh_protocol::stream::StreamKind;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Delivery;
+use crate::transport::{Connection, Receiver, Sender};
+
+/// Parcels read from the database at once.
+const PAGE_PARCELS: usize = 64;
+/// Bytes of them.
+const PAGE_BYTES: u64 = 1024 * 1024;
+/// Frames the core may ask for before the stream takes the first: an opening and a gap, and room for a repeat.
+const ORDERS_MAX: usize = 8;
+/// Size an event without a body counts as, in the writer's queue.
+const EVENT_BYTES: usize = 64;
+
+/// What the core asked of this session.
+enum Order {
+    Frame(ToReceiver),
+    StreamFrom(u64),
+}
+
+/// The handle of a session. Dropping it does not end it; [`Outgoing::end`] does.
+pub(super) struct Outgoing {
+    session: u64,
+    orders: mpsc::Sender<Order>,
+    grew: Arc<Notify>,
+    over: CancellationToken,
+}
+
+impl Outgoing {
+    pub(super) const fn session(&self) -> u64 {
+        self.session
+    }
+
+    pub(super) fn wake(&self) {
+        self.grew.notify_one();
+    }
+
+    pub(super) fn frame(&self, frame: ToReceiver) {
+        self.order(Order::Frame(frame));
+    }
+
+    pub(super) fn stream_from(&self, seq: u64) {
+        self.order(Order::StreamFrom(seq));
+    }
+
+    fn order(&self, order: Order) {
+        if self.orders.try_send(order).is_err() {
+            // The peer makes this node begin again and again without reading: the next link begins anew.
+            self.over.cancel();
+        }
+    }
+
+    pub(super) fn end(self) {
+        self.over.cancel();
+    }
+}
+
+/// Opens the stream and tells the core that a session begins.
+pub(super) fn begin(delivery: Arc<Delivery>, connection: Connection, session: u64) -> Outgoing {
+    let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+    let (grew, over) = (Arc::new(Notify::new()), CancellationToken::new());
+    let handle = Outgoing { session, orders, grew: Arc::clone(&grew), over: over.clone() };
+    let peer = connection.peer();
+    tokio::spawn(async move {
+        let work = run(&delivery, &connection, session, inbox, &grew);
+        tokio::select! {
+            () = over.cancelled() => {}
+            () = work => {}
+        }
+        delivery.post(peer, event::Delivery::Lost { session }, EVENT_BYTES).await;
+    });
+    handle
+}
+
+async fn run(
+    delivery: &Arc<Delivery>,
+    connection: &Connection,
+    session: u64,
+    orders: mpsc::Receiver<Order>,
+    grew: &Notify,
+) {
+    let peer = connection.peer();
+    // The stream exists at the peer from its first frame on, which is the opening the core decides.
+    let Ok((sender, receiver)) = connection.open(StreamKind::Outbox).await else { return };
+    if !delivery.post(peer, event::Delivery::Begin { session }, EVENT_BYTES).await {
+        return;
+    }
+    tokio::select! {
+        () = write(delivery, peer, session, sender, orders, grew) => {}
+        () = read(delivery, peer, session, receiver) => {}
+    }
+}
+
+async fn write(
+    delivery: &Arc<Delivery>,
+    peer: NodeId,
+    session: u64,
+    mut sender: Sender,
+    mut orders: mpsc::Receiver<Order>,
+    grew: &Notify,
+) {
+    let mut next = None;
+    loop {
+        tokio::select! {
+            biased;
+            order = orders.recv() => match order {
+                Some(Order::Frame(frame)) => {
+                    if sender.send_frame(&encode(&frame), PARCEL_FRAME_BYTES_MAX).await.is_err() {
+                        return;
+                    }
+                }
+                Some(Order::StreamFrom(seq)) => next = stream(delivery, peer, session, &mut sender, seq).await,
+                None => return,
+            },
+            () = grew.notified(), if next.is_some() => {
+                if let Some(seq) = next {
+                    next = stream(delivery, peer, session, &mut sender, seq).await;
+                }
+            }
+        }
+    }
+}
+
+/// Sends all committed parcels from this one on. Returns the first that is not there yet; `None` when the session does
+/// not go on.
+async fn stream(
+    delivery: &Arc<Delivery>,
+    peer: NodeId,
+    session: u64,
+    sender: &mut Sender,
+    mut seq: u64,
+) -> Option<u64> {
+    loop {
+        let page = match delivery.database.snapshot() {
+            Ok(snapshot) => outbox::next_parcels(&snapshot, peer, session, seq, PAGE_PARCELS, PAGE_BYTES),
+            Err(error) => Err(error.into()),
+        };
+        let parcels = match page {
+            Ok(parcels) if parcels.is_empty() => return Some(seq),
+            Ok(parcels) => parcels,
+            Err(error) => {
+                tracing::warn!(peer = %peer.short(), %error, "the outbox cannot be read");
+                return None;
+            }
+        };
+        for parcel in parcels {
+            seq = parcel.seq.saturating_add(1);
+            let frame = encode(&ToReceiver::Parcel(parcel));
+            if sender.send_frame(&frame, PARCEL_FRAME_BYTES_MAX).await.is_err() {
+                return None;
+            }
+        }
+    }
+}
+
+async fn read(delivery: &Arc<Delivery>, peer: NodeId, session: u64, mut receiver: Receiver) {
+    while let Ok(Some(frame)) = receiver.receive_frame(PARCEL_FRAME_BYTES_MAX).await {
+        let event = match decode::<ToSender>(&frame) {
+            Ok(ToSender::Resume(resume)) => event::Delivery::Resume { session, resume },
+            Ok(ToSender::Ack(ack)) => event::Delivery::Ack { session, ack },
+            Ok(ToSender::Busy(busy)) => {
+                tracing::info!(peer = %peer.short(), ?busy, "a peer takes nothing for a while");
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(peer = %peer.short(), %error, "a peer broke the delivery protocol");
+                return;
+            }
+        };
+        if !delivery.post(peer, event, EVENT_BYTES).await {
+            return;
+        }
+    }
+}

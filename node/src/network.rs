@@ -1,0 +1,246 @@
+//! The network side of a node: it keeps links, runs membership, and hands everybody else a link when they need one.
+//!
+//! ```text
+//!   endpoint ── connections ──┐                     ┌── datagrams, dials, exchanges
+//!   timers ───────────────────┼─> membership, links ┼── delivery: a link is up, a link is down
+//!   node ── say, revoke ──────┘    (pure, in memory)└── observer: the view changed, keep this record
+//! ```
+//! One task owns the two machines' inputs and performs their outputs; each connection has a task that only moves bytes.
+//! Nothing here waits for the disk: records go to the writer as events, and what the disk knows came in at the start.
+
+mod connection;
+mod driver;
+mod exchange;
+mod question;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mesh_node_core::links::ConnectionKey;
+use mesh_node_core::membership::{Identity, Input, Membership};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::peer::MeshView;
+use mesh_protocol::policy::Grant;
+use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
+use mesh_protocol::revocation::RevocationList;
+use mesh_protocol::root::RootKey;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::delivery::Delivery;
+use crate::identity::{Admission, NodeKey};
+use crate::transport::{Connection, Endpoint};
+
+/// Events the driver has not looked at. A connection that brings more waits.
+const EVENTS_MAX: usize = 1_024;
+/// How long a node that leaves or stops lets its last record spread.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// What the network tells the rest of the node. Called on the driver's task: nothing here may block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something about members or their records changed.
+    fn view_changed(&self);
+    /// These records are their nodes' newest; these members are to be forgotten.
+    fn records(&self, put: Vec<(NodeId, SignedRecord)>, forget: Vec<NodeId>);
+    /// This node's disk was set back: keep this number of starts.
+    fn raise_epoch(&self, epoch: u64);
+    /// A peer has a newer revocation list, already checked.
+    fn revoked(&self, list: RevocationList);
+    /// What a peer may do here, for its own question.
+    fn grant_of(&self, peer: NodeId) -> Grant;
+}
+
+/// What a network is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The bound endpoint.
+    pub endpoint: Endpoint,
+    /// This start of this node.
+    pub identity: Identity,
+    /// Its key, to sign its record.
+    pub key: NodeKey,
+    /// The root, to check revocation lists.
+    pub root: RootKey,
+    /// Who is let in.
+    pub admission: Arc<Admission>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What this node says about itself.
+    pub advertisement: Advertisement,
+    /// Records of an earlier run, or of the node that let this one join.
+    pub stored: Vec<SignedRecord>,
+    /// The revocation list in force.
+    pub revocations: Option<RevocationList>,
+    /// What carries durable messages over links.
+    pub delivery: Arc<Delivery>,
+}
+
+/// What reaches the driver.
+enum Event {
+    Arrived(Connection, Option<SocketAddr>),
+    DialFailed(NodeId, u64, mesh_node_core::links::DialFailure),
+    Ended(NodeId, ConnectionKey, String),
+    Membership(Input),
+    NewerRevocations(RevocationList),
+    Farewell(oneshot::Sender<()>),
+}
+
+/// State the driver, its connections and readers share. Locks are held for one call and never over an await.
+struct Shared {
+    endpoint: Endpoint,
+    membership: Mutex<Membership>,
+    links: Mutex<BTreeMap<(NodeId, ConnectionKey), Connection>>,
+    used: Mutex<BTreeMap<NodeId, ConnectionKey>>,
+    revocations: watch::Sender<Option<RevocationList>>,
+    root: RootKey,
+    admission: Arc<Admission>,
+    clock: Arc<dyn Clock>,
+    delivery: Arc<Delivery>,
+    observer: Arc<dyn Observer>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Shared {
+    fn membership(&self) -> MutexGuard<'_, Membership> {
+        self.membership.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<(NodeId, ConnectionKey), Connection>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn used(&self) -> MutexGuard<'_, BTreeMap<NodeId, ConnectionKey>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection new streams to a peer go on.
+    fn link(&self, peer: NodeId) -> Option<Connection> {
+        let key = *self.used().get(&peer)?;
+        self.connections().get(&(peer, key)).cloned()
+    }
+}
+
+/// The running network. Clones share it.
+#[derive(Clone)]
+pub struct Network {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Network({} connections)", self.shared.connections().len())
+    }
+}
+
+impl Network {
+    /// Starts to keep links. The driver ends when the node says farewell.
+    #[must_use]
+    pub fn start(parts: Parts, observer: Arc<dyn Observer>) -> (Self, JoinHandle<()>) {
+        let Parts {
+            endpoint,
+            identity,
+            key,
+            root,
+            admission,
+            clock,
+            advertisement,
+            stored,
+            revocations,
+            delivery,
+        } = parts;
+        let (events, inbox) = mpsc::channel(EVENTS_MAX);
+        let revoked = revocations.iter().flat_map(RevocationList::entries).map(|entry| entry.node).collect();
+        let start = Input::Start { advertisement: Box::new(advertisement), stored, revoked };
+        let shared = Arc::new(Shared {
+            endpoint,
+            membership: Mutex::new(Membership::new(identity.clone())),
+            links: Mutex::default(),
+            used: Mutex::default(),
+            revocations: watch::Sender::new(revocations),
+            root,
+            admission,
+            clock,
+            delivery,
+            observer,
+            events,
+        });
+        let driver = driver::Driver::new(Arc::clone(&shared), &identity, key);
+        let task = tokio::spawn(driver.run(start, inbox));
+        (Self { shared }, task)
+    }
+
+    /// How this node sees the others.
+    #[must_use]
+    pub fn view(&self) -> MeshView {
+        let now = self.shared.clock.now();
+        self.shared.membership().view(now.node)
+    }
+
+    /// The newest records, this node's own included.
+    #[must_use]
+    pub fn records(&self) -> Vec<NodeRecord> {
+        self.shared.membership().directory().iter().map(|(_, entry)| entry.record().clone()).collect()
+    }
+
+    /// The newest records as their owners signed them.
+    #[must_use]
+    pub fn signed_records(&self) -> Vec<SignedRecord> {
+        self.shared.membership().directory().iter().map(|(_, entry)| entry.signed().clone()).collect()
+    }
+
+    /// The address a peer is linked at, if it is.
+    #[must_use]
+    pub fn linked_at(&self, peer: NodeId) -> Option<SocketAddr> {
+        self.shared.link(peer).map(|connection| connection.remote_address())
+    }
+
+    /// The round trip of a peer's link, if there is one.
+    #[must_use]
+    pub fn rtt(&self, peer: NodeId) -> Option<Duration> {
+        self.shared.link(peer).map(|connection| connection.rtt())
+    }
+
+    /// The revocation list in force.
+    #[must_use]
+    pub fn revocations(&self) -> Option<RevocationList> {
+        self.shared.revocations.borrow().clone()
+    }
+
+    /// Says something else about this node from now on.
+    pub async fn advertise(&self, advertisement: Advertisement) {
+        self.feed(Input::Advertise(Box::new(advertisement))).await;
+    }
+
+    /// Puts a newer revocation list in force here, at once, and tells every linked peer. The caller has it on disk, or
+    /// is about to: losing it in a crash between the two loses nothing that a peer does not give back.
+    pub async fn revoke(&self, list: RevocationList) {
+        // Fails only when the driver is gone, and then nothing is linked.
+        let _ = self.shared.events.send(Event::NewerRevocations(list)).await;
+    }
+
+    /// What this node may do at a peer's, if the peer is linked and answers.
+    pub async fn grant_at(&self, peer: NodeId) -> Option<Grant> {
+        let connection = self.shared.link(peer)?;
+        question::ask_grant(&connection).await
+    }
+
+    /// Tells the others that this node stops (`Leaving`) or leaves for good (`Left`), and ends the links.
+    pub async fn farewell(&self, lifecycle: Lifecycle) {
+        self.feed(Input::Announce(lifecycle)).await;
+        tokio::time::sleep(FAREWELL).await;
+        let (done, ended) = oneshot::channel();
+        if self.shared.events.send(Event::Farewell(done)).await.is_ok() {
+            let _ = ended.await;
+        }
+        self.shared.endpoint.close(mesh_protocol::close::CloseCode::Leaving).await;
+    }
+
+    async fn feed(&self, input: Input) {
+        // Fails only when the driver is gone, and then there is nobody to tell.
+        let _ = self.shared.events.send(Event::Membership(input)).await;
+    }
+}
