@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, DroppedCounts, Moment, PeerError, PeerState};
 
 use super::suspicion::Suspicion;
@@ -22,6 +23,8 @@ pub(super) struct Flight {
     pub(super) seq: u64,
     pub(super) sent: NodeTime,
     pub(super) attempt: u32,
+    /// Whose accusation made us ask.
+    pub(super) accuser: Option<NodeId>,
 }
 
 /// Where the dialling of a peer stands.

@@ -6,7 +6,7 @@ use mesh_protocol::record::RecordVersion;
 use rand::seq::SliceRandom as _;
 
 use super::peer::Flight;
-use super::timing::{ACCUSE_AFTER_MS, FRESH_MS, PROBE_ATTEMPTS, PROBE_EVERY_MS};
+use super::timing::{FRESH_MS, PROBE_ATTEMPTS, PROBE_EVERY_MS};
 use super::{Membership, Output, Turn};
 use crate::time::NodeTime;
 
@@ -68,12 +68,15 @@ impl Membership {
         let held = self.directory.version(&node);
         let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.is_member()) else { return };
         let refuted = version.is_some_and(|accused| held.is_some_and(|held| accused < held));
-        if let Some(suspicion) = peer.suspicion.as_mut().filter(|_| !refuted) {
+        if refuted {
+            return;
+        }
+        if let Some(suspicion) = &mut peer.suspicion {
             suspicion.confirm(accuser);
         }
         let fresh = peer.last_success.is_some_and(|at| turn.now.node.since(NodeTime(at.node_ms)) < FRESH_MS);
         if peer.linked && peer.flight.is_none() && !fresh {
-            self.ask(turn, node, 1);
+            self.ask(turn, node, 1, Some(accuser));
         }
     }
 
@@ -86,32 +89,40 @@ impl Membership {
             .filter(|(_, flight)| flight.ends() <= now)
             .collect();
         for (node, flight) in late {
-            self.miss_answer(turn, node, flight.attempt);
+            self.miss_answer(turn, node, flight);
         }
         if self.next_probe <= now {
             self.next_probe = now.plus_ms(PROBE_EVERY_MS);
             if let Some(node) = self.next_in_rota(turn) {
-                self.ask(turn, node, 1);
+                self.ask(turn, node, 1, None);
             }
         }
     }
 
     /// The next attempt; after the last one a suspicion, in which the peer is asked without pause.
-    fn miss_answer(&mut self, turn: &mut Turn<'_>, node: NodeId, attempt: u32) {
-        if attempt >= PROBE_ATTEMPTS {
+    fn miss_answer(&mut self, turn: &mut Turn<'_>, node: NodeId, missed: Flight) {
+        if missed.attempt >= PROBE_ATTEMPTS {
             let text = "it did not answer its probes";
             if let Some(peer) = self.peers.get_mut(&node) {
                 peer.note_error(text, turn.moment());
             }
             self.suspect(turn, node, text);
+            self.confirm(node, missed.accuser);
         }
-        self.ask(turn, node, attempt.saturating_add(1));
+        self.ask(turn, node, missed.attempt.saturating_add(1), missed.accuser);
     }
 
-    fn ask(&mut self, turn: &mut Turn<'_>, node: NodeId, attempt: u32) {
+    fn confirm(&mut self, node: NodeId, accuser: Option<NodeId>) {
+        let suspicion = self.peers.get_mut(&node).and_then(|peer| peer.suspicion.as_mut());
+        if let (Some(suspicion), Some(accuser)) = (suspicion, accuser) {
+            suspicion.confirm(accuser);
+        }
+    }
+
+    fn ask(&mut self, turn: &mut Turn<'_>, node: NodeId, attempt: u32, accuser: Option<NodeId>) {
         let seq = self.send_ping(turn, node);
         if let Some(peer) = self.peers.get_mut(&node) {
-            peer.flight = Some(Flight { seq, sent: turn.now.node, attempt });
+            peer.flight = Some(Flight { seq, sent: turn.now.node, attempt, accuser });
         }
     }
 
@@ -144,10 +155,8 @@ impl Membership {
 
     fn standing(&self, now: NodeTime) -> Standing {
         let accusations = self.peers.iter().filter(|_| self.isolated.is_none()).filter_map(|(node, peer)| {
-            let suspicion = peer.suspicion.as_ref()?;
-            let version = self.directory.version(node)?;
-            let told = now.since(suspicion.began) >= ACCUSE_AFTER_MS;
-            told.then_some(Accusation { node: *node, version })
+            peer.suspicion.as_ref().filter(|suspicion| suspicion.is_firm(now))?;
+            Some(Accusation { node: *node, version: self.directory.version(node)? })
         });
         Standing { version: self.own.version(), accusations: accusations.take(ACCUSATIONS_MAX).collect() }
     }

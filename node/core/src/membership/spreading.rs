@@ -105,10 +105,17 @@ impl Membership {
             self.forget_the_gone(turn);
         }
         if followed || periodic {
-            let alive = self.peers.iter().filter(|(_, peer)| peer.linked && peer.state == PeerState::Alive);
-            if let Some(node) = alive.map(|(node, _)| *node).choose(turn.rng) {
-                self.want_sync(turn, node);
-            }
+            self.sync_with_any(turn);
+        }
+    }
+
+    /// Compares with a random live peer, one that is not at it already if there is one.
+    fn sync_with_any(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        let live = self.peers.iter().filter(|(_, peer)| peer.linked && peer.state == PeerState::Alive);
+        let free = live.clone().filter(|(_, peer)| !peer.is_syncing(now)).choose(turn.rng);
+        if let Some(node) = free.or_else(|| live.choose(turn.rng)).map(|(node, _)| *node) {
+            self.want_sync(turn, node);
         }
     }
 

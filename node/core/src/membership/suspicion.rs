@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use mesh_protocol::id::NodeId;
 
-use super::timing::{SUSPICION_FLOOR_MS, SUSPICION_PER_DOUBLING_MS};
+use super::timing::{ACCUSE_AFTER_MS, SUSPICION_FLOOR_MS, SUSPICION_PER_DOUBLING_MS};
 use crate::time::NodeTime;
 
 /// Accusers beside oneself that make a suspicion as short as it gets.
@@ -37,6 +37,11 @@ impl Suspicion {
         if self.confirmed_by.len() < CONFIRMATIONS_ENOUGH {
             self.confirmed_by.insert(accuser);
         }
+    }
+
+    /// Whether it may be told to others: it lasted a while, or is not ours alone.
+    pub(super) fn is_firm(&self, now: NodeTime) -> bool {
+        !self.confirmed_by.is_empty() || now.since(self.began) >= ACCUSE_AFTER_MS
     }
 
     /// The accused published a later record.

@@ -11,7 +11,7 @@ pub const PROBE_ATTEMPTS: u32 = 2;
 pub const SUSPICION_PER_DOUBLING_MS: u64 = 1_204;
 /// And never less, however small the mesh: six more attempts of a probe.
 pub const SUSPICION_FLOOR_MS: u64 = 3_000;
-/// How long a suspicion is kept to oneself. Telling it costs the accused a new record, so one's own probes go first.
+/// How long a suspicion that nobody shares is kept to oneself: telling it costs the accused a new record.
 pub const ACCUSE_AFTER_MS: u64 = 1_500;
 /// A peer that proved itself within this time is not probed again because of an accusation.
 pub const FRESH_MS: u64 = 1_000;

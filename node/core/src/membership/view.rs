@@ -1,7 +1,7 @@
 //! What this node would tell a person about its peers, as one snapshot.
 
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::{MeshView, PeerView};
+use mesh_protocol::peer::{MeshView, PeerState, PeerView};
 
 use super::Membership;
 use super::peer::{Dial, Peer};
@@ -17,6 +17,12 @@ impl Membership {
             isolated_since: self.isolated,
             peers: self.peers.iter().map(|(node, peer)| self.peer_view(now, *node, peer)).collect(),
         }
+    }
+
+    /// What this node makes of a peer, if there is such a peer.
+    #[must_use]
+    pub fn state(&self, node: &NodeId) -> Option<PeerState> {
+        self.peers.get(node).map(|peer| peer.state)
     }
 
     /// Everything about one peer, if there is such a peer.

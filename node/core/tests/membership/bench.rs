@@ -87,6 +87,9 @@ impl Bench {
                     self.raised.push(epoch);
                     outputs.extend(self.feed(Input::EpochRaised(epoch)));
                 }
+                Output::Sync { peer } => {
+                    outputs.extend(self.feed(Input::SyncEnded { peer, error: None }));
+                }
                 _ => {}
             }
         }

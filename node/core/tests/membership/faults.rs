@@ -5,6 +5,7 @@ use mesh_node_core::time::NodeTime;
 use mesh_protocol::peer::PeerState;
 use mesh_protocol::record::Lifecycle;
 
+use crate::bench::{Bench, OTHER, PEER};
 use crate::mesh::Mesh;
 
 fn joined(size: usize, seed: u64) -> Mesh {
@@ -53,6 +54,20 @@ fn a_node_that_slept_judges_nobody_for_what_it_missed() {
         assert!(took.is_some(), "seed {seed}");
         assert_eq!(verdicts_by(&mesh, 2), 0, "seed {seed}");
     }
+}
+
+#[test]
+fn what_seemed_to_expire_during_sleep_did_not() {
+    let mut bench = Bench::with_two_links();
+    bench.pass(3_500, &[OTHER]);
+    assert_eq!(bench.peer(PEER).state, PeerState::Suspect);
+    bench.now += 300_000;
+    bench.feed(Input::Wake);
+    assert_eq!(bench.peer(PEER).state, PeerState::Suspect);
+    bench.pass(15_000, &[OTHER]);
+    assert_eq!(bench.peer(PEER).state, PeerState::Suspect, "its link may still have to be dialled anew");
+    bench.pass(20_000, &[OTHER]);
+    assert_eq!(bench.peer(PEER).state, PeerState::Unreachable);
 }
 
 #[test]

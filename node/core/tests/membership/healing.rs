@@ -90,10 +90,10 @@ fn two_nodes_heal_too() {
 fn a_split_of_hours_heals_within_a_back_off() {
     let mut mesh = joined(4, 0, 30);
     mesh.split(|index| u8::from(index < 2));
-    mesh.run_for(6 * 3_600 * 1_000);
+    mesh.run_for(2 * 3_600 * 1_000);
     mesh.heal();
     let took = mesh.run_until(40_000, Mesh::is_complete);
-    println!("6 h split healed in {took:?} ms");
+    println!("2 h split healed in {took:?} ms");
     assert!(took.is_some());
 }
 
@@ -157,6 +157,7 @@ fn quiet_hour(mesh: &mut Mesh) {
         mesh.hosts.len()
     );
     assert!(mesh.changes.iter().all(|change| change.state != PeerState::Unreachable), "{:?}", mesh.changes);
-    assert!(mesh.is_complete() || suspected > 0);
+    let probes = usize::try_from(seconds).unwrap() * mesh.hosts.len();
+    assert!(suspected * 50 < probes, "{suspected} suspicions by {probes} probes: a lost datagram is no news");
     assert!(datagrams + exchanges < 100, "an idle node costs {datagrams} + {exchanges} B/s");
 }

@@ -11,7 +11,7 @@ use ed25519_dalek::SigningKey;
 use mesh_node_core::directory::exchange::Exchange;
 use mesh_node_core::links::{self, ConnectionKey, DialFailure, FailureKind, Links};
 use mesh_node_core::membership::{Identity, Input, Membership};
-use mesh_node_core::time::NodeTime;
+
 use mesh_protocol::id::{MeshId, NodeId};
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
@@ -313,8 +313,7 @@ impl Mesh {
     }
 
     pub(crate) fn state(&self, observer: usize, peer: &NodeId) -> Option<PeerState> {
-        let machine = self.hosts[observer].machine.as_ref()?;
-        machine.peer(NodeTime(self.now), peer).map(|view| view.state)
+        self.hosts[observer].machine.as_ref()?.state(peer)
     }
 
     pub(crate) fn sees(&self, observer: usize, peer: usize, state: PeerState) -> bool {
