@@ -22,8 +22,8 @@ use crate::isolation::IsolationClass;
 use crate::job::Language;
 use crate::limits::{ADDRESSES_MAX, ADVERTISED_AGENTS_MAX};
 
-/// Bytes of a record's body: 64 agents with full descriptions take about 19 KiB, so an owner near both limits says
-/// less about each. Small enough that a page of records holds at least three.
+/// Bytes of a record's body: 64 agents with full descriptions fit; with every other text at its limit too they would
+/// not, and the owner has to say less. Small enough that a page of records holds at least three.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of an advertised agent's description: one line of a listing.
 pub const DESCRIPTION_BYTES_MAX: usize = 200;

@@ -31,7 +31,8 @@
 //! Driver's contract. Feed [`Input::Start`] first, then every event with its time; call [`Input::Wake`] at
 //! [`Membership::next_wake`], asked for again after each input. A wake-up carries no token: what is due is decided by
 //! `now` alone, so an early, late or repeated one does no harm. Perform outputs in order:
-//! - [`Output::Sign`]: sign with the node's key, feed back [`Input::Signed`] at once.
+//! - [`Output::Sign`]: sign with the node's key, feed back [`Input::Signed`] at once. If it cannot be signed, because it is too
+//!   large, the record before it stays: log it and feed nothing.
 //! - [`Output::Dial`] and [`Output::Close`] are for the links machine. For a dial, one [`Input::LinkUp`] or
 //!   [`Input::DialFailed`] follows.
 //! - [`Output::Sync`]: run one exchange over a stream ([`Membership::begin_sync`], [`Membership::continue_sync`]), feed

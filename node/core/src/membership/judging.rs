@@ -4,7 +4,7 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, PeerState};
 
 use super::dialling::Haste;
-use super::peer::{Dial, Peer};
+use super::peer::{Dial, Peer, Rounds};
 use super::suspicion::Suspicion;
 use super::timing::{CAREFUL_MS, GAP_MS, ISOLATED_AFTER_MS};
 use super::{Membership, Output, Turn};
@@ -26,7 +26,7 @@ impl Membership {
         peer.backoff.reset();
         peer.last_failure = None;
         peer.flight = None;
-        peer.syncing_since = None;
+        peer.exchange = Rounds::default();
         peer.note_boot(boot, turn.now.node);
         self.note_evidence(turn);
         self.note_contact(turn, node, "it is linked");
@@ -186,8 +186,7 @@ impl Peer {
     fn unlink(&mut self) {
         self.linked = false;
         self.flight = None;
-        self.syncing_since = None;
-        self.sync_wanted = false;
+        self.exchange = Rounds::default();
     }
 
     /// Stops everything about a peer that is gone for good.

@@ -33,10 +33,6 @@ impl Own {
         }
     }
 
-    pub(super) const fn version(&self) -> RecordVersion {
-        self.version
-    }
-
     pub(super) fn advertise(&mut self, advertisement: Advertisement) {
         self.advertisement = Some(advertisement);
     }
@@ -49,6 +45,11 @@ impl Own {
 }
 
 impl Membership {
+    /// The version of our record that others can have: the newest signed one.
+    pub(super) fn own_version(&self) -> RecordVersion {
+        self.directory.version(&self.identity.node).unwrap_or(self.own.version)
+    }
+
     pub(super) fn handle_advertise(&mut self, turn: &mut Turn<'_>, advertisement: Advertisement) {
         if self.own.advertisement.as_ref() != Some(&advertisement) {
             self.own.advertise(advertisement);
@@ -90,7 +91,7 @@ impl Membership {
 
     /// Somebody accuses us of silence. Any other version than the present one is old or made up.
     pub(super) fn refute(&mut self, turn: &mut Turn<'_>, accused: RecordVersion) {
-        if accused == self.own.version {
+        if accused == self.own_version() {
             self.own.changed = true;
             self.publish_when_due(turn);
         }

@@ -8,7 +8,7 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, DroppedCounts, Moment, PeerError, PeerState};
 
 use super::suspicion::Suspicion;
-use super::timing::{DUPLICATE_MS, SYNC_LOST_MS};
+use super::timing::{DUPLICATE_MS, SYNC_AGAIN_MS, SYNC_LOST_MS};
 use crate::links::{Backoff, FailureKind};
 use crate::time::NodeTime;
 
@@ -38,6 +38,14 @@ pub(super) enum Dial {
     UnderWay,
 }
 
+/// The exchanges with a peer that this node begins: one at a time, and a little apart however often there are news.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rounds {
+    began: Option<NodeTime>,
+    under_way: bool,
+    wanted: bool,
+}
+
 /// One peer.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -50,8 +58,7 @@ pub(super) struct Peer {
     pub(super) last_failure: Option<FailureKind>,
     pub(super) flight: Option<Flight>,
     pub(super) suspicion: Option<Suspicion>,
-    pub(super) syncing_since: Option<NodeTime>,
-    pub(super) sync_wanted: bool,
+    pub(super) exchange: Rounds,
     pub(super) last_success: Option<Moment>,
     pub(super) last_error: Option<PeerError>,
     pub(super) address_tried: Option<SocketAddr>,
@@ -73,8 +80,7 @@ impl Peer {
             last_failure: None,
             flight: None,
             suspicion: None,
-            syncing_since: None,
-            sync_wanted: false,
+            exchange: Rounds::default(),
             last_success: None,
             last_error: None,
             address_tried: None,
@@ -125,11 +131,6 @@ impl Peer {
         self.boots_alternated.is_some_and(|at| now.since(at) < DUPLICATE_MS)
     }
 
-    /// Whether an exchange with it is under way, as far as is known.
-    pub(super) fn is_syncing(&self, now: NodeTime) -> bool {
-        self.syncing_since.is_some_and(|began| now.since(began) < SYNC_LOST_MS)
-    }
-
     /// When the next thing is due for this peer.
     pub(super) fn next_due(&self, members: u64) -> Option<NodeTime> {
         let dial = match self.dial {
@@ -138,7 +139,36 @@ impl Peer {
         };
         let flight = self.flight.map(|flight| flight.ends());
         let verdict = self.suspicion.as_ref().map(|suspicion| suspicion.ends(members));
-        dial.into_iter().chain(flight).chain(verdict).min()
+        dial.into_iter().chain(flight).chain(verdict).chain(self.exchange.due()).min()
+    }
+}
+
+impl Rounds {
+    /// Whether one may begin now; if not, it is remembered that one is wanted.
+    pub(super) fn begin(&mut self, now: NodeTime) -> bool {
+        self.wanted = !self.may_begin(now);
+        if !self.wanted {
+            *self = Self { began: Some(now), under_way: true, wanted: false };
+        }
+        !self.wanted
+    }
+
+    pub(super) const fn end(&mut self) {
+        self.under_way = false;
+    }
+
+    pub(super) fn may_begin(&self, now: NodeTime) -> bool {
+        self.free_at() <= now
+    }
+
+    /// When one that is wanted may begin.
+    pub(super) fn due(&self) -> Option<NodeTime> {
+        self.wanted.then(|| self.free_at())
+    }
+
+    fn free_at(&self) -> NodeTime {
+        let wait = if self.under_way { SYNC_LOST_MS } else { SYNC_AGAIN_MS };
+        self.began.map_or(NodeTime(0), |began| began.plus_ms(wait))
     }
 }
 

@@ -158,6 +158,6 @@ impl Membership {
             peer.suspicion.as_ref().filter(|suspicion| suspicion.is_firm(now))?;
             Some(Accusation { node: *node, version: self.directory.version(node)? })
         });
-        Standing { version: self.own.version(), accusations: accusations.take(ACCUSATIONS_MAX).collect() }
+        Standing { version: self.own_version(), accusations: accusations.take(ACCUSATIONS_MAX).collect() }
     }
 }

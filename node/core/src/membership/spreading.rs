@@ -72,27 +72,23 @@ impl Membership {
 
     pub(super) fn handle_sync_ended(&mut self, turn: &Turn<'_>, node: NodeId, error: Option<String>) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        peer.syncing_since = None;
+        peer.exchange.end();
         if let Some(error) = error {
             peer.note_error(&error, turn.moment());
         }
     }
 
-    /// Compares with this peer now, or as soon as the exchange under way is over.
+    /// Compares with this peer now, or as soon as it may.
     pub(super) fn want_sync(&mut self, turn: &mut Turn<'_>, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.linked) else { return };
-        if peer.is_syncing(turn.now.node) {
-            peer.sync_wanted = true;
-            return;
+        if peer.exchange.begin(turn.now.node) {
+            turn.put(Output::Sync { peer: node });
         }
-        peer.sync_wanted = false;
-        peer.syncing_since = Some(turn.now.node);
-        turn.put(Output::Sync { peer: node });
     }
 
     pub(super) fn sync_when_due(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.node;
-        let waiting = self.peers.iter().filter(|(_, peer)| peer.sync_wanted && !peer.is_syncing(now));
+        let waiting = self.peers.iter().filter(|(_, peer)| peer.exchange.due().is_some_and(|due| due <= now));
         for node in waiting.map(|(node, _)| *node).collect::<Vec<_>>() {
             self.want_sync(turn, node);
         }
@@ -109,11 +105,11 @@ impl Membership {
         }
     }
 
-    /// Compares with a random live peer, one that is not at it already if there is one.
+    /// Compares with a random live peer, one that is not at it already if possible.
     fn sync_with_any(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.node;
         let live = self.peers.iter().filter(|(_, peer)| peer.linked && peer.state == PeerState::Alive);
-        let free = live.clone().filter(|(_, peer)| !peer.is_syncing(now)).choose(turn.rng);
+        let free = live.clone().filter(|(_, peer)| peer.exchange.may_begin(now)).choose(turn.rng);
         if let Some(node) = free.or_else(|| live.choose(turn.rng)).map(|(node, _)| *node) {
             self.want_sync(turn, node);
         }

@@ -26,7 +26,8 @@ pub const CAREFUL_MS: u64 = 20_000;
 
 /// Between two comparisons of directories, with a random peer, give or take a quarter.
 pub const SYNC_EVERY_MS: u64 = 10_000;
-/// After an exchange that changed something, before the next: what makes news cross the mesh in about a second.
+/// After an exchange that changed something, before the next with anybody: what makes news cross the mesh in about a
+/// second. And between two exchanges with one peer, however often it claims to have news.
 pub const SYNC_AGAIN_MS: u64 = 250;
 /// An exchange whose end was not reported by then is taken as failed.
 pub const SYNC_LOST_MS: u64 = 15_000;

@@ -13,7 +13,7 @@ impl Membership {
     pub fn view(&self, now: NodeTime) -> MeshView {
         MeshView {
             node: self.identity.node,
-            version: self.own.version(),
+            version: self.own_version(),
             isolated_since: self.isolated,
             peers: self.peers.iter().map(|(node, peer)| self.peer_view(now, *node, peer)).collect(),
         }

@@ -17,7 +17,7 @@ use crate::mesh::{MESH, advertisement};
 pub(crate) struct Bench {
     pub(crate) machine: Membership,
     key: SigningKey,
-    rng: ChaCha8Rng,
+    pub(crate) rng: ChaCha8Rng,
     pub(crate) now: u64,
     pub(crate) raised: Vec<u64>,
 }
@@ -75,8 +75,7 @@ impl Bench {
     }
 
     pub(crate) fn feed(&mut self, input: Input) -> Vec<Output> {
-        let now = Now { node: NodeTime(self.now), wall_ms: self.now };
-        let mut outputs = self.machine.handle(now, &mut self.rng, input);
+        let mut outputs = self.machine.handle(self.time(), &mut self.rng, input);
         for output in outputs.clone() {
             match output {
                 Output::Sign(record) => {
@@ -94,6 +93,10 @@ impl Bench {
             }
         }
         outputs
+    }
+
+    pub(crate) const fn time(&self) -> Now {
+        Now { node: NodeTime(self.now), wall_ms: self.now }
     }
 
     pub(crate) fn hear(&mut self, from: u8, record: SignedRecord) -> Vec<Output> {

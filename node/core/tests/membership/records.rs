@@ -256,6 +256,31 @@ fn news_from_an_exchange_is_compared_with_somebody_a_moment_later() {
 }
 
 #[test]
+fn a_peer_that_always_claims_news_is_asked_a_few_times_a_second() {
+    let mut bench = Bench::with_two_links();
+    let standing = Standing { version: RecordVersion { epoch: 9, ver: 9 }, accusations: Vec::new() };
+    let mut exchanges = 0;
+    for _ in 0..1_000 {
+        let mut outputs = bench.pass(1, &[]);
+        let bytes = Probe::Ping { seq: 1, standing: standing.clone() }.encode();
+        outputs.extend(bench.feed(Input::Datagram { from: id(PEER), bytes }));
+        exchanges += outputs.iter().filter(|output| matches!(output, Output::Sync { .. })).count();
+    }
+    assert!((2..=5).contains(&exchanges), "{exchanges}");
+}
+
+#[test]
+fn a_record_that_cannot_be_signed_is_not_announced() {
+    let mut bench = Bench::with_two_links();
+    bench.pass(2_000, &[PEER, OTHER]);
+    let before = bench.own_version();
+    let mut changed = advertisement(0, "127.0.0.100:4433".parse().unwrap());
+    changed.load.running = 1;
+    bench.machine.handle(bench.time(), &mut bench.rng, Input::Advertise(Box::new(changed)));
+    assert_eq!(bench.own_version(), before);
+}
+
+#[test]
 fn what_left_is_forgotten_after_a_month_and_nothing_else_is() {
     let mut bench = Bench::new();
     bench.hear(PEER, record(PEER, 1, 1));
