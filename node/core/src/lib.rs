@@ -17,6 +17,7 @@ pub mod event;
 pub mod evidence;
 pub mod handler;
 pub mod jobs;
+pub mod joining;
 pub mod limits;
 pub mod links;
 pub mod machine;

@@ -135,7 +135,7 @@ async fn a_renewed_certificate_is_shown_from_then_on_and_connections_stay() {
 }
 
 #[tokio::test]
-async fn a_live_address_behind_two_dead_ones_is_reached_within_half_a_second() {
+async fn a_live_address_behind_two_dead_ones_is_reached_within_a_second() {
     let mesh = Mesh::new(1);
     let (a, b) = (mesh.member(1), mesh.member(2));
     // Bound and never read: packets vanish, as behind a filter.
@@ -147,7 +147,7 @@ async fn a_live_address_behind_two_dead_ones_is_reached_within_half_a_second() {
     let dialled = a.endpoint.dial(b.id, 1, &plan);
     let (at_a, _at_b) = tokio::join!(dialled, b.accept());
     assert_eq!(at_a.unwrap().remote_address(), b.address);
-    assert!(started.elapsed() < Duration::from_millis(500), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "took {:?}", started.elapsed());
 }
 
 #[tokio::test]
