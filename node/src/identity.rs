@@ -16,6 +16,7 @@
 mod admission;
 mod certificate;
 mod key;
+mod pinned;
 mod root;
 mod tls;
 mod verifier;
@@ -26,5 +27,5 @@ pub use certificate::{CertificateError, Credentials, Leaf, node_of_leaf};
 pub use key::{KeyError, NodeKey};
 pub use root::{MeshRoot, RootCertificate, RootError};
 pub use tls::TlsError;
-pub(crate) use tls::{member_client, member_server};
+pub(crate) use tls::{join_client, join_server, member_client, member_server};
 pub use verifier::{MemberVerifier, Refusal};

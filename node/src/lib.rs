@@ -8,6 +8,7 @@ pub mod clock;
 pub mod delivery;
 pub mod home;
 pub mod identity;
+pub mod join;
 pub mod limits;
 pub mod network;
 pub mod service;

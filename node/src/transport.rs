@@ -28,5 +28,6 @@ pub use connection::{Connection, DatagramError};
 pub use dial::{DialCause, DialError, PeerRefusal};
 pub use endpoint::{BindError, Counts, Endpoint};
 pub use settings::{Profile, Settings};
+pub(crate) use socket::endpoint_config;
 pub use socket::{PacketSocket, Socket};
 pub use stream::{Receiver, Sender, StreamError};

@@ -5,6 +5,8 @@
 mod attacks;
 #[path = "transport/fixture.rs"]
 mod fixture;
+#[path = "transport/joining.rs"]
+mod joining;
 #[path = "transport/members.rs"]
 mod members;
 #[path = "transport/raw.rs"]

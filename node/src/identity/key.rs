@@ -155,7 +155,12 @@ impl NodeKey {
         Zeroizing::new(mac.finalize().into_bytes().into())
     }
 
-    /// The key as TLS and certificates take it.
+    /// The key as certificates are signed with it.
+    pub(super) fn signing_key(&self) -> &SigningKey {
+        &self.0
+    }
+
+    /// The key as TLS takes it.
     pub(super) fn to_pkcs8(&self) -> Result<PrivateKeyDer<'static>, KeyError> {
         let der = self.0.to_pkcs8_der().map_err(|_| KeyError::Encode)?;
         Ok(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der.as_bytes().to_vec())))

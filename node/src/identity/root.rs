@@ -24,7 +24,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::certificate::{name_of, node_of_leaf};
-use super::{CertificateError, Leaf};
+use super::{CertificateError, Leaf, NodeKey};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// How long a leaf holds, from a day before its issue: ten years.
@@ -172,6 +172,15 @@ impl MeshRoot {
     }
 }
 
+/// A node's certificate for itself: says nothing but which key it signs with.
+pub(super) fn self_signed(key: &NodeKey) -> Result<Leaf, RootError> {
+    let mut params = params(0, ROOT_LIFE);
+    params.distinguished_name = named(&key.node().short());
+    params.serial_number = Some(serial(key.node().as_bytes(), 0));
+    let leaf = params.self_signed(&to_rcgen(key.signing_key())?).map_err(RootError::Issue)?;
+    Ok(Leaf::from_der(leaf.der().to_vec()))
+}
+
 /// A node id as the public key it is.
 struct PublicKey(NodeId);
 
@@ -185,8 +194,8 @@ impl PublicKeyData for PublicKey {
     }
 }
 
-/// A Ed25519 key as the certificate library takes it.
-pub(super) fn to_rcgen(key: &SigningKey) -> Result<KeyPair, RootError> {
+/// An Ed25519 key as the certificate library takes it.
+fn to_rcgen(key: &SigningKey) -> Result<KeyPair, RootError> {
     let der = key.to_pkcs8_der().map_err(|_| RootError::Encode)?;
     let der = PrivatePkcs8KeyDer::from(der.as_bytes());
     KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ED25519).map_err(RootError::Key)

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mesh_protocol::id::NodeId;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
@@ -15,12 +16,16 @@ use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 
+use super::pinned::{AnyNode, PinnedNode};
+use super::root::self_signed;
 use super::verifier::ED25519_ONLY;
-use super::{CertificateError, Credentials, KeyError, MemberVerifier};
+use super::{CertificateError, Credentials, KeyError, MemberVerifier, NodeKey, RootError};
 use crate::clock::Clock;
 
 /// Member to member, major version 1 (RFC 7301).
-pub(crate) const ALPN_MESH: &[u8] = b"mesh/1";
+const ALPN_MESH: &[u8] = b"mesh/1";
+/// Joiner to issuer, on a port of its own.
+const ALPN_JOIN: &[u8] = b"mesh-join/1";
 
 /// The node's wall clock, by which the dates of certificates are checked.
 #[derive(Debug)]
@@ -41,6 +46,9 @@ pub enum TlsError {
     /// The leaf or the root is no certificate.
     #[error("cannot use the node's certificate")]
     Certificate(#[from] CertificateError),
+    /// A joiner cannot sign a certificate for itself.
+    #[error("cannot sign a certificate for this node")]
+    SelfSigned(#[from] RootError),
     /// Key and certificate do not fit together, or the provider lacks something.
     #[error("cannot set up TLS")]
     Setup(#[from] rustls::Error),
@@ -76,6 +84,26 @@ pub(crate) fn member_client(
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_auth_cert(credentials.leaf.to_chain(), credentials.key.to_pkcs8()?)?;
     Ok(forgetful_client(config, ALPN_MESH))
+}
+
+/// What an issuer listens for joiners with: it shows its member's certificate and takes any key.
+pub(crate) fn join_server(credentials: &Credentials) -> Result<ServerConfig, TlsError> {
+    check_own_leaf(credentials)?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(AnyNode))
+        .with_single_cert(credentials.leaf.to_chain(), credentials.key.to_pkcs8()?)?;
+    Ok(forgetful_server(config, ALPN_JOIN))
+}
+
+/// What a joiner dials its issuer with: it shows a certificate it signed itself.
+pub(crate) fn join_client(key: &NodeKey, issuer: NodeId) -> Result<ClientConfig, TlsError> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedNode(issuer)))
+        .with_client_auth_cert(self_signed(key)?.to_chain(), key.to_pkcs8()?)?;
+    Ok(forgetful_client(config, ALPN_JOIN))
 }
 
 fn check_own_leaf(credentials: &Credentials) -> Result<(), TlsError> {
@@ -118,7 +146,7 @@ fn forgetful_client(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
 mod tests {
     use super::*;
     use crate::clock::NodeClock;
-    use crate::identity::{Admission, MeshRoot, NodeKey};
+    use crate::identity::{Admission, MeshRoot};
     use rustls::client::danger::ServerCertVerifier;
     use rustls::internal::msgs::codec::Codec;
     use rustls::pki_types::CertificateDer;

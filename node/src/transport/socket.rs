@@ -62,7 +62,7 @@ pub enum Socket {
 }
 
 impl Socket {
-    pub(super) fn into_quic(self, runtime: &dyn Runtime) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+    pub(crate) fn into_quic(self, runtime: &dyn Runtime) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         match self {
             Self::Udp(socket) => runtime.wrap_udp_socket(socket),
             Self::Packets(socket) => Ok(Arc::new(Adapter(socket))),
@@ -114,7 +114,7 @@ impl UdpPoller for Adapter {
 ///
 /// The key of stateless resets (RFC 9000, section 10.3) comes from the node's key, so that after a restart old
 /// connections of peers end at their next packet instead of at their idle timeout.
-pub(super) fn endpoint_config(key: &NodeKey, seed: Option<[u8; 32]>) -> EndpointConfig {
+pub(crate) fn endpoint_config(key: &NodeKey, seed: Option<[u8; 32]>) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(ResetKey(key.derive_secret(b"quic-reset/1"))));
     config.rng_seed(seed);
     config.cid_generator(move || {
