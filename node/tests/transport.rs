@@ -1,6 +1,8 @@
 //! Claims about connections between nodes, over loopback: who gets in, who does not and learns why, what a stream
 //! does.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken fixture ends its test")]
+
 #[path = "transport/attacks.rs"]
 mod attacks;
 #[path = "transport/fixture.rs"]

@@ -135,7 +135,7 @@ impl NodeKey {
         NodeId::from_bytes(self.0.verifying_key().to_bytes())
     }
 
-    /// The key itself, for formats that sign with their own domain separation: records and DSSE envelopes.
+    /// The key itself, for formats that sign with their own domain separation: certificates, records and DSSE envelopes.
     pub(crate) const fn signing_key(&self) -> &SigningKey {
         &self.0
     }
@@ -153,11 +153,6 @@ impl NodeKey {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("any key length fits");
         mac.update(label);
         Zeroizing::new(mac.finalize().into_bytes().into())
-    }
-
-    /// The key as certificates are signed with it.
-    pub(super) fn signing_key(&self) -> &SigningKey {
-        &self.0
     }
 
     /// The key as TLS takes it.

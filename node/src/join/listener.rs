@@ -58,7 +58,7 @@ pub struct Welcome {
 /// The node that issued the tickets: it holds the root.
 pub struct Issuer<R> {
     /// Signs certificates.
-    pub root: MeshRoot,
+    pub root: Arc<MeshRoot>,
     /// This node as a member.
     pub credentials: Credentials,
     /// From which its tickets' secrets come.

@@ -99,7 +99,7 @@ impl Founder {
         let mesh = Arc::new(Mesh::new(1));
         let (desk, admission) = (Desk::at(wall_ms), Arc::new(Admission::default()));
         let issuer = Arc::new(Issuer {
-            root: Mesh::new(1).root,
+            root: Arc::new(Mesh::new(1).root),
             credentials: mesh.credentials(ISSUER),
             ticket_key: ticket_key(),
             admission: Arc::clone(&admission),
