@@ -133,12 +133,12 @@ fn invents_rollback(world: &World, sending: &[DeliveryReport], receiving: &[Deli
 
 /// A restored receiver undoes effects, so there only those it has in the end count.
 fn claims_falsely(world: &World) -> anyhow::Result<bool> {
-    let effects = effects_by_message(world);
-    for claim in world.truth.claims.iter().filter(|claim| !claim.excused) {
+    for claim in &world.truth.claims {
+        let Some(from) = claim.judged_from else { continue };
         let had_effect = if receiver_restored(world) {
             is_applied(&world.receiver.machine, &claim.message)?
         } else {
-            effects.contains_key(&claim.message)
+            world.truth.effects.iter().skip(from).any(|effect| effect.message == claim.message)
         };
         if had_effect {
             return Ok(true);

@@ -208,7 +208,7 @@ impl World {
     fn note_resumed(&mut self, resumed: &Resumed) {
         match resumed {
             Resumed::Live { delivered, never_arrived, .. } => {
-                self.sender.unaware = false;
+                self.become_aware();
                 self.truth.delivered.extend(delivered.iter().map(|delivered| delivered.message));
                 for message in never_arrived {
                     self.trace.note("never arrived", &[]);
@@ -217,9 +217,15 @@ impl World {
             }
             Resumed::RolledBack { .. } => {
                 self.trace.note("rolled back", &[]);
-                self.sender.unaware = false;
+                self.become_aware();
             }
             Resumed::Stale => {}
+        }
+    }
+
+    fn become_aware(&mut self) {
+        if std::mem::take(&mut self.sender.unaware) {
+            self.truth.sender_aware();
         }
     }
 

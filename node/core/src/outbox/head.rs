@@ -47,6 +47,8 @@ pub(super) struct Head {
     pub(super) retained: Vec<(NodeTime, u64)>,
     pub(super) retained_bytes: u64,
     pub(super) session: Session,
+    /// The session in which this epoch began, because it found that the disk had gone back.
+    pub(super) restarted_in: Option<u64>,
     pub(super) blocked: Option<BlockReason>,
     pub(super) attempts: u32,
     pub(super) last_error: Option<String>,
@@ -88,6 +90,7 @@ impl Head {
             retained: Vec::new(),
             retained_bytes: 0,
             session: Session::None,
+            restarted_in: None,
             blocked: None,
             attempts: 0,
             last_error: None,

@@ -1,6 +1,6 @@
 //! Sessions: what the peer has is compared with what this disk says, and a restored disk on either side is found.
 
-use mesh_protocol::delivery::{Chain, Gap, Open, Resume};
+use mesh_protocol::delivery::{Chain, Epoch, Gap, Open, Resume};
 use mesh_protocol::id::{MessageId, NodeId};
 use thiserror::Error;
 
@@ -40,13 +40,18 @@ pub enum Resumed {
         /// The peer's disk went back: what was recorded about it.
         report: Option<DeliveryReport>,
     },
-    /// This node's disk went back. There is a new epoch with everything unacknowledged in it: close this session and
-    /// open another, after a back-off if it happens again.
+    /// This node's disk went back. There is a new epoch with everything unacknowledged in it, to be opened again, on
+    /// the same stream or another.
     RolledBack {
-        /// What was recorded about it.
+        /// What was recorded about it, with the old epoch.
         report: DeliveryReport,
+        /// The new epoch.
+        epoch: Epoch,
+        /// The places messages have in it now.
+        requeued: Vec<(MessageId, u64)>,
     },
-    /// Not an answer to the session being opened. Nothing was changed.
+    /// Not an answer to the session being opened, or the second time in it that a peer says this node's disk went
+    /// back, which it cannot have. Nothing was changed.
     Stale,
 }
 
@@ -93,9 +98,15 @@ pub fn handle_resume(
     match outbox.compare(&resume)? {
         Disks::AsTheyWere => {}
         Disks::OursWentBack => {
-            let report = outbox.begin_epoch(now, rng, resume.mark)?;
+            // A peer that always says so would have the outbox written again and again.
+            if outbox.head.restarted_in == Some(session) {
+                return Ok(Resumed::Stale);
+            }
+            let (report, requeued) = outbox.begin_epoch(now, rng, resume.mark)?;
+            outbox.head.restarted_in = Some(session);
+            let epoch = outbox.head.epoch;
             outbox.save();
-            return Ok(Resumed::RolledBack { report });
+            return Ok(Resumed::RolledBack { report, epoch, requeued });
         }
         Disks::TheirsWentBack => report = Some(outbox.step_back(now, resume)?),
     }
@@ -231,22 +242,27 @@ impl Outbox<'_, '_> {
         now: Now,
         rng: &mut dyn rand::Rng,
         mark: u64,
-    ) -> Result<DeliveryReport, StoreError> {
+    ) -> Result<(DeliveryReport, Vec<(MessageId, u64)>), StoreError> {
         let from = self.head.acked.saturating_add(1);
         let report = self.report(now, ReportKind::SenderRolledBack, from, mark.max(self.head.acked));
         report::write(self.tx, &report)?;
         let rows = self.rows(self.head.first, self.head.last())?;
         let Head { acked, .. } = self.head;
         self.restart(rng);
+        let mut requeued = Vec::new();
         for (seq, parcel) in rows {
+            let message = parcel.message;
             self.tx.delete::<StoredParcel>(&(self.peer, seq));
-            self.tx.delete::<Place>(&(self.peer, parcel.message));
-            if seq > acked {
-                self.requeue(seq, parcel)?;
+            self.tx.delete::<Place>(&(self.peer, message));
+            if seq > acked
+                && let Some(seq) = self.requeue(now, seq, parcel)?
+            {
+                requeued.push((message, seq));
             }
         }
         self.head.uncertain_to = self.head.last();
-        Ok(report)
+        self.head.attempts = self.head.attempts.saturating_add(1);
+        Ok((report, requeued))
     }
 
     /// An empty numbering, with room and reservations as they were.
@@ -257,28 +273,31 @@ impl Outbox<'_, '_> {
         self.head.reserved_count = old.reserved_count;
         self.head.reserved_bytes = old.reserved_bytes;
         self.head.blocked = old.blocked;
-        self.head.attempts = old.attempts.saturating_add(1);
+        self.head.attempts = old.attempts;
         self.head.last_error = old.last_error;
     }
 
-    fn requeue(&mut self, old_seq: u64, parcel: StoredParcel) -> Result<(), StoreError> {
+    /// Its place in the new numbering. A withdrawn parcel needs none: the peer has not seen this numbering.
+    fn requeue(&mut self, now: Now, old_seq: u64, parcel: StoredParcel) -> Result<Option<u64>, StoreError> {
+        if parcel.state != State::Wanted {
+            self.credit(1, parcel.bytes());
+            if let Some(slot) = parcel.slot {
+                self.advance_slot(now, slot, old_seq)?;
+            }
+            return Ok(None);
+        }
         let slot = match parcel.slot {
             Some(slot) => get::<StoredSlot>(self.tx as &dyn Store, &(self.peer, slot))?
                 .filter(|stored| stored.seq == old_seq)
                 .map(|stored| (slot, stored)),
             None => None,
         };
-        // A withdrawn parcel needs no place in a numbering the peer has not seen.
-        if parcel.state != State::Wanted && slot.is_none() {
-            self.credit(1, parcel.bytes());
-            return Ok(());
-        }
         let StoredParcel { message, body, queued_at, deadline, .. } = parcel;
         let seq = self.append(message, body, queued_at, deadline, slot.as_ref().map(|(slot, _)| *slot));
         if let Some((slot, stored)) = slot {
             self.tx.put(&(self.peer, slot), &StoredSlot { seq, ..stored });
         }
-        Ok(())
+        Ok(Some(seq))
     }
 
     /// The peer forgot parcels it acknowledged: those that are kept wait again, the others are a gap.

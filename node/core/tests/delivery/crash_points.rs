@@ -70,7 +70,7 @@ fn s8_a_restored_sender_begins_a_new_epoch_and_nothing_is_applied_twice() {
     pair.sender = backup;
     pair.publish(request(4)).unwrap();
     let old_epoch = pair.view().epoch;
-    let Resumed::RolledBack { report } = pair.connect(8) else { panic!("it went unnoticed") };
+    let Resumed::RolledBack { report, .. } = pair.connect(8) else { panic!("it went unnoticed") };
     assert_eq!((report.kind, report.from, report.to), (ReportKind::SenderRolledBack, 1, 3));
     assert_ne!(pair.view().epoch, old_epoch);
     let Resumed::Live { send_from: 1, .. } = pair.connect(9) else { panic!() };

@@ -3,7 +3,7 @@
 use mesh_node_core::limits;
 use mesh_node_core::outbox::{self, Class, NewParcel, PublishError, Resumed, Slot, WithdrawOutcome};
 use mesh_node_core::time::NodeTime;
-use mesh_protocol::delivery::{Ack, Chain, Epoch, Resume};
+use mesh_protocol::delivery::{Ack, Chain, Epoch, Open, Resume};
 use mesh_protocol::id::MessageId;
 
 use crate::pair::{HOUR_MS, Pair, RECEIVER, message, request};
@@ -224,6 +224,35 @@ fn a_peer_that_claims_everything_costs_an_epoch_and_loses_nothing() {
     }
     assert_eq!(pair.view().attempts, 10);
     assert_eq!(pair.deliver(7), [message(1), message(2)]);
+}
+
+#[test]
+fn a_peer_that_claims_everything_twice_in_a_session_is_not_believed() {
+    let mut pair = Pair::with_requests([1]);
+    let lie = |open: Open| Resume { epoch: open.epoch, mark: 9, chain: Chain::START, tombstones: 0 };
+    let open = pair.open(7);
+    let Resumed::RolledBack { epoch, requeued, .. } = pair.handle_resume(7, lie(open)) else { panic!() };
+    assert_eq!(requeued, [(message(1), 1)]);
+    let open = pair.open(7);
+    assert_eq!(open.epoch, epoch);
+    assert_eq!(pair.handle_resume(7, lie(open)), Resumed::Stale);
+    assert_eq!(pair.view().epoch, epoch);
+}
+
+#[test]
+fn a_withdrawn_status_gives_its_slot_to_the_one_behind_in_a_new_epoch() {
+    let mut pair = Pair::new();
+    pair.publish(status(1)).unwrap();
+    pair.publish(status(2)).unwrap();
+    let backup = pair.sender.clone();
+    pair.deliver(7);
+    pair.sender = backup;
+    withdraw(&mut pair, 1);
+    assert!(matches!(pair.connect(8), Resumed::RolledBack { .. }));
+    assert_eq!(pair.deliver(9), [message(2)]);
+    assert_eq!((pair.view().count, pair.view().bytes), (0, 0));
+    pair.publish(status(3)).unwrap();
+    assert_eq!(pair.deliver(10), [message(3)]);
 }
 
 #[test]
