@@ -11,6 +11,8 @@ mod fixture;
 mod joining;
 #[path = "transport/members.rs"]
 mod members;
+#[path = "transport/packets.rs"]
+mod packets;
 #[path = "transport/raw.rs"]
 mod raw;
 #[path = "transport/strangers.rs"]

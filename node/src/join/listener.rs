@@ -17,16 +17,13 @@ use mesh_protocol::join::{
 use mesh_protocol::ticket::TicketKey;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Incoming, TokioRuntime, VarInt};
-use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
 use super::wire::{JOIN_WITHIN, WireError, exporter, receive, send, transport_config};
 use crate::clock::Clock;
-use crate::identity::{
-    Admission, Credentials, Exclusion, Leaf, MeshRoot, RootError, join_server, node_of_leaf,
-};
-use crate::transport::{BindError, Socket, endpoint_config};
+use crate::identity::{Admission, Credentials, Exclusion, Leaf, MeshRoot, RootError, join_server};
+use crate::transport::{BindError, Socket, certified_peer, endpoint_config};
 
 /// Joins at once; more are refused and may try again. People hand out tickets one at a time.
 const JOINS_MAX: usize = 16;
@@ -216,7 +213,7 @@ impl<R: Redeem> Issuer<R> {
     /// One join, from the first packet until the joiner has the reply.
     async fn answer(&self, incoming: Incoming) -> Result<(JoinReply, NodeId), BrokenOff> {
         let connection = incoming.accept()?.await?;
-        let node = joiner(&connection).ok_or(BrokenOff::NoKey)?;
+        let node = certified_peer(&connection).ok_or(BrokenOff::NoKey)?;
         let (mut sender, mut receiver) = connection.accept_bi().await?;
         let body = receive(&mut receiver, REQUEST_BYTES_MAX).await?;
         let request: JoinRequest = codec::decode(&body).map_err(WireError::Frame)?;
@@ -265,10 +262,4 @@ impl<R: Redeem> Issuer<R> {
             record,
         }
     }
-}
-
-/// The owner of the key that the joiner signed the handshake with.
-fn joiner(connection: &quinn::Connection) -> Option<NodeId> {
-    let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    node_of_leaf(chain.first()?).ok()
 }

@@ -16,10 +16,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{Closer, Connection};
+use super::connection::Connection;
 use super::endpoint::Shared;
-use super::greeting::{GreetingError, certified_peer};
+use super::greeting::GreetingError;
 use super::inbound::code_for;
+use super::line::{Line, certified_peer};
 use super::settings::INCOMING_MAX;
 
 /// Runs until the endpoint is closed.
@@ -72,8 +73,8 @@ async fn take_in(shared: Arc<Shared>, incoming: Incoming, deliver: mpsc::Sender<
             return;
         }
     };
-    let closer = Arc::new(Closer::new(quic));
-    match greet(&shared, &closer, deadline).await {
+    let line = Line::new(quic);
+    match greet(&shared, &line, deadline).await {
         Ok(connection) => {
             shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
             // Fails only when the endpoint is being dropped.
@@ -84,7 +85,7 @@ async fn take_in(shared: Arc<Shared>, incoming: Incoming, deliver: mpsc::Sender<
             let counter = if silent { &shared.counters.silent } else { &shared.counters.refused };
             counter.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%address, %code, "closed a connection before it began");
-            closer.close(code, "");
+            line.close(code, "");
         }
         Err(None) => {
             shared.counters.silent.fetch_add(1, Ordering::Relaxed);
@@ -95,22 +96,22 @@ async fn take_in(shared: Arc<Shared>, incoming: Incoming, deliver: mpsc::Sender<
 /// The greeting; on failure the code to close with, or `None` when the peer was faster.
 async fn greet(
     shared: &Arc<Shared>,
-    closer: &Arc<Closer>,
+    line: &Arc<Line>,
     deadline: Instant,
 ) -> Result<Connection, Option<CloseCode>> {
-    let peer = certified_peer(&closer.quic).ok_or(Some(CloseCode::Protocol))?;
+    let peer = certified_peer(&line.quic).ok_or(Some(CloseCode::Protocol))?;
     // The table may have changed since TLS asked it.
     let check = || shared.admission.check(peer).map_err(|exclusion| Some(code_for(exclusion)));
     check()?;
     let introduction = shared.introduction();
-    let answer = introduction.answer(&closer.quic, peer);
+    let answer = introduction.answer(line, peer);
     let agreement = match tokio::time::timeout_at(deadline, answer).await {
         Ok(Ok(agreement)) => agreement,
         Ok(Err(GreetingError::Unfit(code))) => return Err(Some(code)),
-        Ok(Err(GreetingError::Ended(_))) if closer.quic.close_reason().is_some() => return Err(None),
+        Ok(Err(GreetingError::Ended(_))) if line.quic.close_reason().is_some() => return Err(None),
         Ok(Err(GreetingError::Ended(_))) => return Err(Some(CloseCode::Protocol)),
         Err(_) => return Err(Some(CloseCode::NoHello)),
     };
     check()?;
-    Ok(Connection::start(Arc::clone(closer), agreement, Arc::clone(&shared.admission)))
+    Ok(Connection::start(Arc::clone(line), agreement, Arc::clone(&shared.admission)))
 }

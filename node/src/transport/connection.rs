@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +14,13 @@ use mesh_protocol::limits::DATAGRAM_BYTES_MAX;
 use mesh_protocol::peer::BootId;
 use mesh_protocol::record::RecordVersion;
 use mesh_protocol::stream::StreamKind;
-use quinn::{SendDatagramError, VarInt};
+use quinn::SendDatagramError;
 use thiserror::Error;
 use tokio::sync::{Mutex, mpsc};
 
 use super::inbound::{ARRIVALS_MAX, Inbound};
-use super::stream::{InUse, halves};
+use super::line::Line;
+use super::stream::halves;
 use super::{CloseReason, Receiver, Sender, StreamError};
 use crate::identity::Admission;
 
@@ -50,38 +51,19 @@ pub(super) struct Agreement {
     pub(super) observed: Option<SocketAddr>,
 }
 
-/// Closes a connection, and remembers with what it did so first.
-#[derive(Debug)]
-pub(super) struct Closer {
-    pub(super) quic: quinn::Connection,
-    code: OnceLock<CloseCode>,
-}
-
-impl Closer {
-    pub(super) fn new(quic: quinn::Connection) -> Self {
-        Self { quic, code: OnceLock::new() }
-    }
-
-    pub(super) fn close(&self, code: CloseCode, text: &str) {
-        self.code.get_or_init(|| code);
-        self.quic.close(VarInt::from_u32(code.number()), text.as_bytes());
-    }
-}
-
 /// A connection. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Shared>);
 
 struct Shared {
-    closer: Arc<Closer>,
+    line: Arc<Line>,
     agreement: Agreement,
-    in_use: InUse,
     arrivals: Mutex<mpsc::Receiver<Arrival>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.closer.close(CloseCode::Idle, "");
+        self.line.close(CloseCode::Idle, "");
     }
 }
 
@@ -94,19 +76,17 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Takes over a connection whose greeting is done, and starts to take its streams.
-    pub(super) fn start(closer: Arc<Closer>, agreement: Agreement, admission: Arc<Admission>) -> Self {
-        let in_use = InUse::new();
+    pub(super) fn start(line: Arc<Line>, agreement: Agreement, admission: Arc<Admission>) -> Self {
         let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let inbound = Inbound {
-            closer: Arc::clone(&closer),
+            line: Arc::clone(&line),
             peer: agreement.peer,
             admission,
-            in_use: in_use.clone(),
             frame_bytes_max: agreement.frame_bytes_max,
             arrivals: arrive,
         };
         tokio::spawn(inbound.run());
-        Self(Arc::new(Shared { closer, agreement, in_use, arrivals: Mutex::new(arrivals) }))
+        Self(Arc::new(Shared { line, agreement, arrivals: Mutex::new(arrivals) }))
     }
 
     /// Who is at the other end: the owner of its certificate, let in, and the one its Hello names.
@@ -154,13 +134,13 @@ impl Connection {
     /// Where the peer's packets come from. May change while the connection lives.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
-        self.0.closer.quic.remote_address()
+        self.0.line.quic.remote_address()
     }
 
     /// The current estimate of the round trip.
     #[must_use]
     pub fn rtt(&self) -> Duration {
-        self.0.closer.quic.rtt()
+        self.0.line.quic.rtt()
     }
 
     /// Opens a stream. Waits while the peer allows no more.
@@ -168,9 +148,9 @@ impl Connection {
     /// # Errors
     /// [`StreamError::Lost`] when the connection ended.
     pub async fn open(&self, kind: StreamKind) -> Result<(Sender, Receiver), StreamError> {
-        let opened = self.0.closer.quic.open_bi().await;
-        let (send, receive) = opened.map_err(|error| StreamError::Lost(self.reason(&error)))?;
-        let (mut sender, receiver) = halves(send, receive, self.0.agreement.frame_bytes_max, &self.0.in_use);
+        let opened = self.0.line.quic.open_bi().await;
+        let stream = opened.map_err(|error| StreamError::Lost(self.0.line.reason(&error)))?;
+        let (mut sender, receiver) = halves(&self.0.line, stream, self.0.agreement.frame_bytes_max);
         sender.send_raw(&[kind.byte()]).await?;
         Ok((sender, receiver))
     }
@@ -195,7 +175,7 @@ impl Connection {
         if body.len() > DATAGRAM_BYTES_MAX {
             return Err(too_long);
         }
-        self.0.closer.quic.send_datagram(Bytes::copy_from_slice(body)).map_err(|error| match error {
+        self.0.line.quic.send_datagram(Bytes::copy_from_slice(body)).map_err(|error| match error {
             SendDatagramError::ConnectionLost(_) => DatagramError::Lost,
             SendDatagramError::TooLarge
             | SendDatagramError::Disabled
@@ -209,10 +189,10 @@ impl Connection {
     /// [`CloseReason`] when the connection ended.
     pub async fn receive_datagram(&self) -> Result<Bytes, CloseReason> {
         loop {
-            match self.0.closer.quic.read_datagram().await {
+            match self.0.line.quic.read_datagram().await {
                 Ok(body) if body.len() <= DATAGRAM_BYTES_MAX => return Ok(body),
                 Ok(_) => {}
-                Err(error) => return Err(self.reason(&error)),
+                Err(error) => return Err(self.0.line.reason(&error)),
             }
         }
     }
@@ -220,26 +200,22 @@ impl Connection {
     /// How many streams are in use: either half of them is held here, or they wait to be taken.
     #[must_use]
     pub fn streams_in_use(&self) -> usize {
-        self.0.in_use.count()
+        self.0.line.streams_in_use()
     }
 
     /// Waits until no stream is in use, so that closing harms nobody.
     pub async fn drained(&self) {
-        self.0.in_use.none().await;
+        self.0.line.drained().await;
     }
 
     /// Ends the connection at once; streams lose what is on the way. Does nothing when it ended already.
     pub fn close(&self, code: CloseCode, text: &str) {
-        self.0.closer.close(code, text);
+        self.0.line.close(code, text);
     }
 
     /// Waits until the connection ended, and says why.
     pub async fn closed(&self) -> CloseReason {
-        let error = self.0.closer.quic.closed().await;
-        self.reason(&error)
-    }
-
-    fn reason(&self, error: &quinn::ConnectionError) -> CloseReason {
-        CloseReason::new(error, self.0.closer.code.get().copied())
+        let error = self.0.line.quic.closed().await;
+        self.0.line.reason(&error)
     }
 }

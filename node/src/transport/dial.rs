@@ -17,10 +17,11 @@ use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::connection::{Closer, Connection};
+use super::connection::Connection;
 use super::endpoint::Shared;
-use super::greeting::{GreetingError, certified_peer};
+use super::greeting::GreetingError;
 use super::inbound::code_for;
+use super::line::{Line, certified_peer};
 use super::{CloseReason, StreamError};
 use crate::identity::{MemberVerifier, Refusal, name_of};
 
@@ -208,40 +209,40 @@ async fn greet(
     Reached { quic, address, deadline }: Reached,
 ) -> Result<Connection, Failed> {
     let failed = |cause| (cause, Some(address));
-    let closer = Arc::new(Closer::new(quic));
+    let line = Line::new(quic);
     let refuse = |code| {
-        closer.close(code, "");
+        line.close(code, "");
         failed(DialCause::Ended(CloseReason::Here(code)))
     };
-    if certified_peer(&closer.quic) != Some(peer) {
+    if certified_peer(&line.quic) != Some(peer) {
         return Err(refuse(CloseCode::FalseHello));
     }
     let introduction = shared.introduction();
-    let greeting = introduction.greet(&closer.quic, peer, number);
+    let greeting = introduction.greet(&line, peer, number);
     let agreement = match tokio::time::timeout_at(deadline, greeting).await {
         Ok(Ok(agreement)) => agreement,
         Ok(Err(GreetingError::Unfit(CloseCode::Incompatible))) => {
-            closer.close(CloseCode::Incompatible, "");
+            line.close(CloseCode::Incompatible, "");
             return Err(failed(DialCause::Incompatible));
         }
         Ok(Err(GreetingError::Unfit(code))) => return Err(refuse(code)),
-        Ok(Err(GreetingError::Ended(error))) => return Err(failed(ended(&closer, &error))),
+        Ok(Err(GreetingError::Ended(error))) => return Err(failed(ended(&line, &error))),
         Err(_) => return Err(refuse(CloseCode::NoHello)),
     };
     // The table may have changed since TLS asked it.
     if let Err(exclusion) = shared.admission.check(peer) {
-        closer.close(code_for(exclusion), "");
+        line.close(code_for(exclusion), "");
         return Err(failed(DialCause::NotBelieved(exclusion.into())));
     }
-    Ok(Connection::start(closer, agreement, Arc::clone(&shared.admission)))
+    Ok(Connection::start(line, agreement, Arc::clone(&shared.admission)))
 }
 
 /// Why a greeting ended from outside: the connection's own reason says more than the stream's.
-fn ended(closer: &Closer, error: &StreamError) -> DialCause {
-    match closer.quic.close_reason() {
+fn ended(line: &Line, error: &StreamError) -> DialCause {
+    match line.quic.close_reason() {
         Some(reason) => cause_of(&reason, None),
         None => {
-            closer.close(CloseCode::Protocol, "");
+            line.close(CloseCode::Protocol, "");
             DialCause::Ended(CloseReason::Broken(error.to_string()))
         }
     }

@@ -11,6 +11,7 @@
 //! Whoever finds a step wrong closes the connection with a [`CloseCode`]; the other end reads it as the reason.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use mesh_node_core::links::ConnectionKey;
 use mesh_protocol::close::CloseCode;
@@ -20,12 +21,11 @@ use mesh_protocol::id::{MeshId, NodeId};
 use mesh_protocol::limits::CONTROL_FRAME_BYTES_MAX;
 use mesh_protocol::record::RecordVersion;
 use mesh_protocol::stream::StreamKind;
-use rustls::pki_types::CertificateDer;
 
 use super::Settings;
 use super::connection::Agreement;
-use super::stream::{InUse, StreamError, halves};
-use crate::identity::node_of_leaf;
+use super::line::Line;
+use super::stream::{StreamError, halves};
 
 /// What this end says of itself in a greeting.
 #[derive(Debug, Clone)]
@@ -54,23 +54,17 @@ impl From<StreamError> for GreetingError {
     }
 }
 
-/// The owner of the certificate that the peer showed in TLS. It was checked there.
-pub(super) fn certified_peer(quic: &quinn::Connection) -> Option<NodeId> {
-    let chain = quic.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    node_of_leaf(chain.first()?).ok()
-}
-
 impl Introduction {
     /// The dialler's side.
     pub(super) async fn greet(
         &self,
-        quic: &quinn::Connection,
+        line: &Arc<Line>,
         peer: NodeId,
         number: u64,
     ) -> Result<Agreement, GreetingError> {
-        let lost = |error| StreamError::Lost(super::CloseReason::new(&error, None));
-        let (send, receive) = quic.open_bi().await.map_err(lost)?;
-        let (mut sender, mut receiver) = halves(send, receive, CONTROL_FRAME_BYTES_MAX, &InUse::new());
+        let opened = line.quic.open_bi().await;
+        let stream = opened.map_err(|error| StreamError::Lost(line.reason(&error)))?;
+        let (mut sender, mut receiver) = halves(line, stream, CONTROL_FRAME_BYTES_MAX);
         sender.send_raw(&[StreamKind::Control.byte()]).await?;
         sender.send_frame(&codec::encode(&self.hello(number)), CONTROL_FRAME_BYTES_MAX).await?;
         sender.finish()?;
@@ -80,21 +74,17 @@ impl Introduction {
     }
 
     /// The listener's side.
-    pub(super) async fn answer(
-        &self,
-        quic: &quinn::Connection,
-        peer: NodeId,
-    ) -> Result<Agreement, GreetingError> {
-        let lost = |error| StreamError::Lost(super::CloseReason::new(&error, None));
-        let (send, receive) = quic.accept_bi().await.map_err(lost)?;
-        let (mut sender, mut receiver) = halves(send, receive, CONTROL_FRAME_BYTES_MAX, &InUse::new());
+    pub(super) async fn answer(&self, line: &Arc<Line>, peer: NodeId) -> Result<Agreement, GreetingError> {
+        let opened = line.quic.accept_bi().await;
+        let stream = opened.map_err(|error| StreamError::Lost(line.reason(&error)))?;
+        let (mut sender, mut receiver) = halves(line, stream, CONTROL_FRAME_BYTES_MAX);
         if receiver.receive_raw(1).await? != [StreamKind::Control.byte()] {
             return Err(GreetingError::Unfit(CloseCode::Protocol));
         }
         let bytes = receiver.receive_frame(CONTROL_FRAME_BYTES_MAX).await?.ok_or(StreamError::Truncated)?;
         let hello: Hello = codec::decode(&bytes).map_err(|_| GreetingError::Unfit(CloseCode::Protocol))?;
         let agreement = self.judge_hello(&hello, peer)?;
-        let ack = self.ack(&agreement, quic.remote_address());
+        let ack = self.ack(&agreement, line.quic.remote_address());
         sender.send_frame(&codec::encode(&ack), CONTROL_FRAME_BYTES_MAX).await?;
         sender.finish()?;
         Ok(agreement)

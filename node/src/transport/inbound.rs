@@ -13,9 +13,10 @@ use mesh_protocol::stream::{StopCode, StreamKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::connection::{Arrival, Closer};
+use super::connection::Arrival;
+use super::line::Line;
 use super::settings::STREAMS_MAX;
-use super::stream::{InUse, Receiver, Sender, halves};
+use super::stream::{Receiver, Sender, halves};
 use crate::identity::{Admission, Exclusion};
 
 /// How long an opened stream may take to say its kind.
@@ -26,10 +27,9 @@ pub(super) const ARRIVALS_MAX: usize = STREAMS_MAX as usize;
 /// What the task of one connection works with. It holds no [`super::Connection`], so that dropping the last one ends
 /// the connection and with it this task.
 pub(super) struct Inbound {
-    pub(super) closer: Arc<Closer>,
+    pub(super) line: Arc<Line>,
     pub(super) peer: NodeId,
     pub(super) admission: Arc<Admission>,
-    pub(super) in_use: InUse,
     pub(super) frame_bytes_max: usize,
     pub(super) arrivals: mpsc::Sender<Arrival>,
 }
@@ -41,15 +41,15 @@ impl Inbound {
         let mut waiting = JoinSet::new();
         loop {
             if let Err(exclusion) = self.admission.check(self.peer) {
-                self.closer.close(code_for(exclusion), "");
+                self.line.close(code_for(exclusion), "");
                 return;
             }
             tokio::select! {
                 biased;
                 changed = changes.changed() => if changed.is_err() { return },
-                stream = self.closer.quic.accept_bi() => {
-                    let Ok((send, receive)) = stream else { return };
-                    let (sender, receiver) = halves(send, receive, self.frame_bytes_max, &self.in_use);
+                stream = self.line.quic.accept_bi() => {
+                    let Ok(stream) = stream else { return };
+                    let (sender, receiver) = halves(&self.line, stream, self.frame_bytes_max);
                     waiting.spawn(read_kind(sender, receiver));
                 }
                 Some(read) = waiting.join_next(), if !waiting.is_empty() => {

@@ -12,9 +12,9 @@ use mesh_protocol::codec::{self, DecodeError};
 use mesh_protocol::stream::StopCode;
 use quinn::{ReadError, VarInt, WriteError};
 use thiserror::Error;
-use tokio::sync::watch;
 
 use super::CloseReason;
+use super::line::{Line, Mark};
 
 /// Why a stream does not go on. Its connection does, unless the cause is [`StreamError::Lost`].
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -36,50 +36,15 @@ pub enum StreamError {
     Lost(#[source] CloseReason),
 }
 
-/// Counts the streams of a connection of which a half is still held.
-#[derive(Debug, Clone)]
-pub(super) struct InUse(Arc<watch::Sender<usize>>);
-
-impl InUse {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-
-    pub(super) fn count(&self) -> usize {
-        *self.0.borrow()
-    }
-
-    pub(super) async fn none(&self) {
-        // Fails only when the sender is gone, and we hold it.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
-    }
-
-    fn enter(&self) -> Arc<Entry> {
-        self.0.send_modify(|count| *count = count.saturating_add(1));
-        Arc::new(Entry(self.clone()))
-    }
-}
-
-/// One stream in use, until both halves are gone.
-#[derive(Debug)]
-struct Entry(InUse);
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
-    }
-}
-
 /// Both halves of a stream.
 pub(super) fn halves(
-    send: quinn::SendStream,
-    receive: quinn::RecvStream,
+    line: &Arc<Line>,
+    (send, receive): (quinn::SendStream, quinn::RecvStream),
     frame_bytes_max: usize,
-    in_use: &InUse,
 ) -> (Sender, Receiver) {
-    let entry = in_use.enter();
-    let sender = Sender { stream: send, frame_bytes_max, ended: false, _entry: Arc::clone(&entry) };
-    (sender, Receiver { stream: receive, ended: false, _entry: entry })
+    let mark = Arc::new(line.mark());
+    let sender = Sender { stream: send, frame_bytes_max, ended: false, mark: Arc::clone(&mark) };
+    (sender, Receiver { stream: receive, ended: false, mark })
 }
 
 /// The half that sends.
@@ -88,7 +53,7 @@ pub struct Sender {
     /// The longest frame the peer said it takes.
     frame_bytes_max: usize,
     ended: bool,
-    _entry: Arc<Entry>,
+    mark: Arc<Mark>,
 }
 
 impl fmt::Debug for Sender {
@@ -126,7 +91,7 @@ impl Sender {
         match self.stream.stopped().await {
             Ok(None) => Ok(()),
             Ok(Some(code)) => Err(StreamError::GivenUp(StopCode::from_number(code.into_inner()))),
-            Err(error) => Err(write_error(error.into())),
+            Err(error) => Err(self.write_error(error.into())),
         }
     }
 
@@ -145,7 +110,16 @@ impl Sender {
 
     /// Sends bytes that are no frame: the kind byte.
     pub(super) async fn send_raw(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
-        self.stream.write_all(bytes).await.map_err(write_error)
+        let written = self.stream.write_all(bytes).await;
+        written.map_err(|error| self.write_error(error))
+    }
+
+    fn write_error(&self, error: WriteError) -> StreamError {
+        match error {
+            WriteError::Stopped(code) => StreamError::GivenUp(StopCode::from_number(code.into_inner())),
+            WriteError::ConnectionLost(error) => StreamError::Lost(self.mark.0.reason(&error)),
+            WriteError::ClosedStream | WriteError::ZeroRttRejected => StreamError::Closed,
+        }
     }
 }
 
@@ -161,7 +135,7 @@ impl Drop for Sender {
 pub struct Receiver {
     stream: quinn::RecvStream,
     ended: bool,
-    _entry: Arc<Entry>,
+    mark: Arc<Mark>,
 }
 
 impl fmt::Debug for Receiver {
@@ -218,7 +192,7 @@ impl Receiver {
                 self.ended = true;
                 StreamError::GivenUp(StopCode::from_number(code.into_inner()))
             }
-            ReadError::ConnectionLost(error) => StreamError::Lost(CloseReason::new(&error, None)),
+            ReadError::ConnectionLost(error) => StreamError::Lost(self.mark.0.reason(&error)),
             ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
                 StreamError::Closed
             }
@@ -231,13 +205,5 @@ impl Drop for Receiver {
         if !self.ended {
             self.give_up(StopCode::Cancelled);
         }
-    }
-}
-
-fn write_error(error: WriteError) -> StreamError {
-    match error {
-        WriteError::Stopped(code) => StreamError::GivenUp(StopCode::from_number(code.into_inner())),
-        WriteError::ConnectionLost(error) => StreamError::Lost(CloseReason::new(&error, None)),
-        WriteError::ClosedStream | WriteError::ZeroRttRejected => StreamError::Closed,
     }
 }
