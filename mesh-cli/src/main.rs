@@ -1,2 +1,5 @@
 //! The `mesh-cli` binary.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    mesh_cli::main()
+}

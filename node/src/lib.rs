@@ -15,3 +15,5 @@ pub mod service;
 pub mod storage;
 pub mod transport;
 pub mod writer;
+
+pub use mesh_sandbox::setup;

@@ -1,0 +1,101 @@
+//! Arguments of the commands that look at the node, at evidence and at this machine.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use crate::input::Source;
+
+/// `status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Show it again every two seconds, until Ctrl-C.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+}
+
+/// `outbox`
+#[derive(Debug, Args)]
+pub(crate) struct OutboxArgs {
+    /// Throw away what waits for this peer, by name or id.
+    #[arg(long, value_name = "PEER")]
+    pub(crate) discard: Option<String>,
+    /// Do not ask before throwing it away.
+    #[arg(short, long, requires = "discard")]
+    pub(crate) yes: bool,
+}
+
+/// `logs`
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// How many lines, from the end.
+    #[arg(short = 'n', long, default_value_t = 100, value_name = "LINES")]
+    pub(crate) lines: usize,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("trusted").required(true).args(["key", "root"])))]
+#[command(after_help = "\
+Needs no node and no network. A valid signature says who claims what; it does not say that the job went well. The
+outcome that was signed is shown beside it.
+
+Exit codes: 0 authentic and complete, 1 not authentic, 2 unreadable, 5 authentic but incomplete.")]
+pub(crate) struct VerifyArgs {
+    /// The evidence, as `run --evidence` saved it, or `-` for standard input.
+    pub(crate) file: Source,
+    /// Trust this Ed25519 key: 64 hex digits, a node id, or a PEM file.
+    #[arg(long, value_name = "KEY|FILE")]
+    pub(crate) key: Option<String>,
+    /// Trust every node this mesh's root certificate (a PEM or DER file) let in.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) root: Option<PathBuf>,
+    /// The job it must be about.
+    #[arg(long, value_name = "ID")]
+    pub(crate) expect_job: Option<String>,
+}
+
+/// `setup`
+#[derive(Debug, Args)]
+pub(crate) struct SetupArgs {
+    /// What to set up.
+    #[command(subcommand)]
+    pub(crate) target: SetupTarget,
+}
+
+/// What can be set up.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetupTarget {
+    /// Install gVisor and the languages jobs are written in.
+    Gvisor {
+        /// Do it without asking.
+        #[arg(short, long)]
+        yes: bool,
+        /// Only print what would be done.
+        #[arg(long, conflicts_with = "yes")]
+        dry_run: bool,
+    },
+}
+
+/// `explain`
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// What to explain.
+    pub(crate) topic: Topic,
+}
+
+/// What can be explained.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Topic {
+    /// What each exit code means.
+    ExitCodes,
+    /// Which environment variables are read.
+    Environment,
+}
+
+/// `completions`
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell.
+    pub(crate) shell: clap_complete::Shell,
+}

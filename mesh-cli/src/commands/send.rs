@@ -1,0 +1,32 @@
+//! `send`: say something to an agent, with no work to track.
+
+use mesh_protocol::api::ask::SendRequest;
+use mesh_protocol::limits::BODY_BYTES_MAX;
+
+use crate::args::SendArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::invocation::Invocation;
+use crate::render;
+
+/// Sends.
+pub(crate) async fn send(invocation: &Invocation, args: SendArgs) -> Result<Exit, Failure> {
+    let body = match args.body.into_source() {
+        Ok(text) => text,
+        Err(source) => source.text(BODY_BYTES_MAX).await?,
+    };
+    let request = SendRequest { to: args.to, body, request_id: args.request_id };
+    let receipt = invocation.client()?.send(&request).await?;
+    let printer = &invocation.printer;
+    if printer.json() {
+        printer.answer(&receipt, |_| String::new());
+        return Ok(Exit::Done);
+    }
+    printer.note(&render::receipt::sent(&receipt));
+    if let Some(held) = &receipt.held {
+        let node =
+            receipt.target.node.as_ref().map_or_else(|| receipt.target_node.short(), ToString::to_string);
+        printer.note(&render::receipt::held(held, &node, invocation.wall_ms()));
+    }
+    Ok(Exit::Done)
+}

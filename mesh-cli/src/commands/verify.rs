@@ -1,0 +1,124 @@
+//! `verify`: the evidence of a job, checked offline against a key or a mesh's root certificate.
+//!
+//! Three answers are kept apart: whether the evidence is authentic (the exit code), how the job ended, and whether
+//! anything is missing. The first never stands for the second.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use ed25519_dalek::VerifyingKey;
+use ed25519_dalek::pkcs8::DecodePublicKey;
+use mesh_node::identity::{Admission, MemberVerifier, RootCertificate};
+use mesh_protocol::evidence::bundle::Bundle;
+use mesh_protocol::evidence::limits::MAX_BUNDLE_BYTES;
+use mesh_protocol::evidence::trust::TrustSet;
+use mesh_protocol::id::NodeId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use crate::args::VerifyArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::input::InputError;
+use crate::invocation::Invocation;
+use crate::render::evidence::{Verdict, verdict};
+
+/// Bytes of a key or certificate file; ours are under 1 KiB.
+const KEY_FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// Verifies.
+pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result<Exit, Failure> {
+    let bytes = args.file.bytes(MAX_BUNDLE_BYTES).await?;
+    let bundle = Bundle::parse(&bytes).map_err(|error| {
+        Failure::usage(format!("this is not evidence: {error}"), "give the file that `run --evidence` saved")
+    })?;
+    let found = match trust(args, &bundle)? {
+        Ok(trust) => match bundle.verify(&trust, args.expect_job.as_deref(), None) {
+            Ok(verified) => Verdict::from(&verified),
+            Err(error) => Verdict::not_authentic(reasons(&error)),
+        },
+        Err(reason) => Verdict::not_authentic(vec![reason]),
+    };
+    invocation.printer.answer(&found, verdict);
+    Ok(found.exit())
+}
+
+/// Whom to trust: outside, when that cannot be told; inside, when the bundle itself gives no reason to.
+fn trust(args: &VerifyArgs, bundle: &Bundle) -> Result<Result<TrustSet, String>, Failure> {
+    let signer = match (&args.key, &args.root) {
+        (Some(key), _) => NodeId::from_bytes(read_key(key)?.to_bytes()),
+        (None, Some(root)) => match member(&read_root(root)?, bundle.certificate.as_deref()) {
+            Ok(node) => node,
+            Err(reason) => return Ok(Err(reason)),
+        },
+        (None, None) => return Err(Failure::usage("whom to trust is not said", "add `--key` or `--root`")),
+    };
+    let trust = TrustSet::node(&signer);
+    trust
+        .map(Ok)
+        .map_err(|error| Failure::usage(error.to_string(), "give the key of the node that ran the job"))
+}
+
+/// 64 hex digits, a node id, or a file with a public key in PEM (RFC 8410).
+fn read_key(text: &str) -> Result<VerifyingKey, Failure> {
+    let typed = from_hex(text).or_else(|| text.parse::<NodeId>().ok().map(|node| *node.as_bytes()));
+    let key = match typed {
+        Some(bytes) => VerifyingKey::from_bytes(&bytes).ok(),
+        None => {
+            let file = read_small(Path::new(text))?;
+            std::str::from_utf8(&file).ok().and_then(|pem| VerifyingKey::from_public_key_pem(pem).ok())
+        }
+    };
+    key.ok_or_else(|| {
+        Failure::usage(
+            "this is not an Ed25519 public key",
+            "give 64 hex digits, a node id, or a PEM file with one",
+        )
+    })
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// A certificate in PEM or in DER.
+fn read_root(path: &Path) -> Result<RootCertificate, Failure> {
+    let file = read_small(path)?;
+    let der = CertificateDer::from_pem_slice(&file).map_or(file, |certificate| certificate.to_vec());
+    let root = RootCertificate::from_der(der);
+    root.map_err(|error| {
+        Failure::usage(error.to_string(), "give the root certificate of the mesh, in PEM or DER")
+    })
+}
+
+/// The node that the root let in with this certificate. The certificate alone proves nothing: the signature must be
+/// by its key, which is checked next.
+fn member(root: &RootCertificate, certificate: Option<&[u8]>) -> Result<NodeId, String> {
+    let Some(der) = certificate else { return Err("it holds no certificate of its signer".to_owned()) };
+    // Whom the mesh has revoked since is not known offline.
+    let verifier =
+        MemberVerifier::new(root, Arc::new(Admission::default())).map_err(|error| error.to_string())?;
+    let node = verifier.check(&CertificateDer::from(der), &[], UnixTime::now());
+    node.map_err(|refusal| format!("its signer's certificate is not this mesh's: {refusal}"))
+}
+
+fn read_small(path: &Path) -> Result<Vec<u8>, Failure> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(KEY_FILE_BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|source| InputError::Read { path: path.to_owned(), source })?;
+    Ok(bytes)
+}
+
+fn reasons(error: &(dyn Error + 'static)) -> Vec<String> {
+    std::iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string).collect()
+}

@@ -1,0 +1,34 @@
+//! Every environment variable this program reads, with what it does: the one list that the code and its help share.
+//!
+//! A flag wins over a variable. No variable is needed.
+
+/// The directory a node lives in.
+pub(crate) const MESH_HOME: &str = "MESH_HOME";
+/// The credential of an agent's run.
+pub(crate) const MESH_TOKEN: &str = "MESH_TOKEN";
+
+/// A variable and its meaning, for people.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+}
+
+/// All of them.
+pub(crate) const TABLE: [Variable; 7] = [
+    Variable { name: MESH_HOME, meaning: "the node's directory, as `--home`" },
+    Variable {
+        name: MESH_TOKEN,
+        meaning: "the token a node gives an agent's run; used in place of the operator's",
+    },
+    Variable { name: "XDG_DATA_HOME", meaning: "where that directory is when neither says" },
+    Variable {
+        name: "XDG_RUNTIME_DIR",
+        meaning: "where the socket is when the directory's path is too long",
+    },
+    Variable { name: "NO_COLOR", meaning: "no colours, as `--color never`" },
+    Variable { name: "CLICOLOR_FORCE", meaning: "colours into pipes too" },
+    Variable { name: "RUST_LOG", meaning: "which logs are written, in place of `-v`" },
+];

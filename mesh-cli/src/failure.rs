@@ -1,0 +1,154 @@
+//! Why a command has no answer, and what that means for its exit code.
+//!
+//! Messages say what is wrong, hints what to do about it; both end in the one shape that all errors have
+//! ([`ApiError`]). A negative answer (an ask that failed, evidence that does not verify) is not here: it is an answer.
+
+use std::error::Error;
+
+use mesh_node::api::tokens::TokenError;
+use mesh_node::client::ClientError;
+use mesh_node::home::HomeError;
+use mesh_node::setup::SetupError;
+use mesh_protocol::api::error::{ApiError, ErrorKind};
+use thiserror::Error;
+
+use crate::exit::Exit;
+use crate::input::InputError;
+
+/// Why a command has no answer.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// The node did not answer, or answered with a reason.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The home cannot be used.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The credential cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A file or standard input cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Setting up this machine failed.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The node could not be started.
+    #[error(transparent)]
+    Daemon(#[from] crate::daemon::DaemonError),
+    /// The command line contradicts itself, in a way the parser cannot see.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to type instead.
+        hint: String,
+    },
+    /// It needs a yes, and nobody can be asked or nobody said it.
+    #[error("this needs your word, and it was not given")]
+    NotConfirmed {
+        /// The flag that gives it.
+        flag: &'static str,
+    },
+    /// This build does not have it.
+    #[error("`mesh-cli {command}` is not in this build")]
+    NotBuilt {
+        /// The command.
+        command: &'static str,
+    },
+    /// What was asked for is there and cannot be written out.
+    #[error("cannot write the output")]
+    Output(#[source] std::io::Error),
+    /// Nothing can be run in the background.
+    #[error("cannot start")]
+    Runtime(#[source] std::io::Error),
+}
+
+/// A failure as it is shown.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What is wrong and what to do.
+    pub(crate) error: ApiError,
+    /// What caused it, outermost first.
+    pub(crate) causes: Vec<String>,
+    /// What the process ends with.
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    /// A command line that contradicts itself.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: hint.into() }
+    }
+
+    /// The failure as it is shown.
+    pub(crate) fn into_report(self) -> Report {
+        let causes = std::iter::successors(self.source(), |cause| (*cause).source())
+            .map(ToString::to_string)
+            .collect();
+        // To a script a node that was never made is as absent as one that is stopped.
+        let absent = matches!(self, Self::Client(ClientError::NoHome { .. }));
+        let error = self.into_api_error();
+        let exit = if absent { Exit::Unavailable } else { Exit::from(error.kind) };
+        Report { error, causes, exit }
+    }
+
+    fn into_api_error(self) -> ApiError {
+        let message = self.to_string();
+        let (kind, code, hints) = match self {
+            Self::Client(error) => return error.into_api_error(),
+            Self::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
+            Self::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
+            Self::Input(error) => (ErrorKind::Invalid, "input_unusable", error.hint().into_iter().collect()),
+            Self::Setup(error) => (ErrorKind::Unavailable, "setup_failed", setup_hints(&error)),
+            Self::Daemon(error) => (ErrorKind::Unavailable, "node_not_started", error.hints()),
+            Self::Usage { hint, .. } => (ErrorKind::Invalid, "usage", vec![hint]),
+            Self::NotConfirmed { flag } => {
+                (ErrorKind::Refused, "not_confirmed", vec![format!("add `{flag}` to say it beforehand")])
+            }
+            Self::NotBuilt { .. } => (ErrorKind::Unavailable, "not_built", Vec::new()),
+            Self::Output(_) => (ErrorKind::Unavailable, "output_failed", Vec::new()),
+            Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", Vec::new()),
+        };
+        hints.into_iter().fold(ApiError::new(kind, code, message), ApiError::hint)
+    }
+}
+
+fn home_kind(error: &HomeError) -> ErrorKind {
+    match error {
+        HomeError::Nowhere => ErrorKind::Invalid,
+        HomeError::Directory { .. } | HomeError::Lock { .. } => ErrorKind::Unavailable,
+        HomeError::NotOurs { .. } | HomeError::OpenToOthers { .. } => ErrorKind::Refused,
+        HomeError::InUse { .. } => ErrorKind::Conflict,
+    }
+}
+
+fn setup_hints(error: &SetupError) -> Vec<String> {
+    match error {
+        SetupError::ByHand => vec!["`mesh-cli setup gvisor --dry-run` lists what to do".to_owned()],
+        SetupError::Write { .. } => vec!["run it as root".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_never_made_is_unavailable() {
+        let report = Failure::from(ClientError::NoHome { home: "/h".into() }).into_report();
+        assert_eq!(report.exit, Exit::Unavailable);
+        assert!(!report.error.hints.is_empty());
+    }
+
+    #[test]
+    fn causes_are_listed_outermost_first() {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let failure = Failure::from(InputError::Read { path: "/f".into(), source });
+        let report = failure.into_report();
+        assert_eq!(report.error.message, "cannot read /f");
+        assert_eq!(report.causes, ["entity not found"]);
+        assert_eq!(report.exit, Exit::Usage);
+    }
+}
