@@ -42,6 +42,7 @@ mod inbox;
 mod parcel;
 mod publish;
 mod report;
+mod rollback;
 mod session;
 mod view;
 mod withdraw;
