@@ -166,7 +166,7 @@ pub fn note_failure(tx: &mut Overlay<'_>, peer: NodeId, error: &str) -> Result<(
     })
 }
 
-/// Stops sending to a peer; its rows stay, for [`unblock`](super::unblock) or [`discard`](super::discard).
+/// Stops sending to a peer; its rows stay, for [`unblock`] or [`discard`](super::discard).
 ///
 /// # Errors
 /// [`StoreError`] when the state could not be read.
