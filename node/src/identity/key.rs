@@ -5,8 +5,8 @@
 //! belongs to another user is refused rather than used.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub enum KeyError {
         path: PathBuf,
         /// What it said.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Someone else could have read it.
     #[error("key file {} can be read by others (mode {mode:o})", path.display())]
@@ -112,16 +112,26 @@ impl NodeKey {
         key.map(Self).map_err(|_| KeyError::Malformed { path: path.to_owned() })
     }
 
-    /// Writes the key into a new file, mode 0600, and makes it durable.
+    /// Writes the key into a new file, mode 0600, and makes it durable. The file appears complete or not at all: it is
+    /// written beside its place and then linked there, which fails when the place is taken.
     ///
     /// # Errors
     /// [`KeyError::File`] when the file exists already or cannot be written.
     pub fn store(&self, path: &Path) -> Result<(), KeyError> {
         let pem = self.0.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
+        let beside = path.with_extension("new");
         let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            // What a crash left there was never anybody's key.
+            match fs::remove_file(&beside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
             file.write_all(pem.as_bytes())?;
             file.sync_all()?;
+            let linked = fs::hard_link(&beside, path);
+            fs::remove_file(&beside)?;
+            linked?;
             // The name is durable only once the folder is.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
@@ -211,6 +221,17 @@ mod tests {
         first.store(&path).unwrap();
         assert_eq!(cause(&NodeKey::from_seed(&[2; 32]).store(&path).unwrap_err()), ErrorKind::AlreadyExists);
         assert_eq!(NodeKey::load(&path).unwrap().node(), first.node());
+    }
+
+    #[test]
+    fn a_write_that_a_crash_cut_short_stands_in_nobodys_way() {
+        let folder = folder();
+        let path = folder.path().join("node.key");
+        std::fs::write(path.with_extension("new"), "-----BEGIN PRIV").unwrap();
+        let key = NodeKey::from_seed(&[1; 32]);
+        key.store(&path).unwrap();
+        assert_eq!(NodeKey::load(&path).unwrap().node(), key.node());
+        assert!(!path.with_extension("new").exists());
     }
 
     #[test]

@@ -226,7 +226,7 @@ async fn greet(
             return Err(failed(DialCause::Incompatible));
         }
         Ok(Err(GreetingError::Unfit(code))) => return Err(refuse(code)),
-        Ok(Err(GreetingError::Ended(error))) => return Err(failed(ended(&line, &error))),
+        Ok(Err(GreetingError::Ended(error))) => return Err(failed(ended(&line, error, deadline).await)),
         Err(_) => return Err(refuse(CloseCode::NoHello)),
     };
     // The table may have changed since TLS asked it.
@@ -237,13 +237,14 @@ async fn greet(
     Ok(Connection::start(line, agreement, Arc::clone(&shared.admission)))
 }
 
-/// Why a greeting ended from outside: the connection's own reason says more than the stream's.
-fn ended(line: &Line, error: &StreamError) -> DialCause {
-    match line.quic.close_reason() {
-        Some(reason) => cause_of(&reason, None),
-        None => {
+/// Why a greeting ended from outside. A peer that gives the stream up closes the connection next, and its reason says
+/// more.
+async fn ended(line: &Line, error: StreamError, deadline: Instant) -> DialCause {
+    match tokio::time::timeout_at(deadline, line.quic.closed()).await {
+        Ok(reason) => cause_of(&reason, None),
+        Err(_) => {
             line.close(CloseCode::Protocol, "");
-            DialCause::Ended(CloseReason::Broken(error.to_string()))
+            broken(&error.to_string())
         }
     }
 }

@@ -47,15 +47,16 @@ impl Inbound {
             tokio::select! {
                 biased;
                 changed = changes.changed() => if changed.is_err() { return },
-                stream = self.line.quic.accept_bi() => {
-                    let Ok(stream) = stream else { return };
-                    let (sender, receiver) = halves(&self.line, stream, self.frame_bytes_max);
-                    waiting.spawn(read_kind(sender, receiver));
-                }
+                // Before new streams, so that what has ended never piles up.
                 Some(read) = waiting.join_next(), if !waiting.is_empty() => {
                     if let Ok(Some(arrival)) = read {
                         self.hand_out(arrival);
                     }
+                }
+                stream = self.line.quic.accept_bi() => {
+                    let Ok(stream) = stream else { return };
+                    let (sender, receiver) = halves(&self.line, stream, self.frame_bytes_max);
+                    waiting.spawn(read_kind(sender, receiver));
                 }
             }
         }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use mesh_node::identity::{NodeKey, Refusal, node_of_leaf};
-use mesh_node::transport::{DialCause, Settings};
+use mesh_node::transport::{CloseReason, DialCause, Settings};
 use mesh_protocol::close::CloseCode;
+use mesh_protocol::codec;
+use mesh_protocol::hello::{Hello, HelloAck};
 use mesh_protocol::id::{MeshId, NodeId};
 use mesh_protocol::record::ProtocolRange;
 use mesh_protocol::stream::StreamKind;
@@ -196,5 +198,65 @@ async fn bytes_that_are_no_hello_are_a_broken_protocol() {
         send.write_all(&bytes).await.unwrap();
         send.finish().unwrap();
         assert_eq!(closed_with(&connection).await, closed(CloseCode::Protocol), "{bytes:?}");
+    }
+}
+
+/// What a dial makes of a listener by hand that has read the Hello and does this.
+async fn dialled_against<F: Future<Output = ()>>(
+    then: impl FnOnce(quinn::Connection, quinn::SendStream, Vec<u8>) -> F,
+) -> DialCause {
+    let mesh = Mesh::new(1);
+    let member = mesh.member(1);
+    let credentials = mesh.credentials(2);
+    let listener = Costume::of(&credentials).endpoint();
+    let address = listener.local_addr().unwrap();
+    let serve = async {
+        let connection = soon(listener.accept()).await.unwrap().await.unwrap();
+        let (send, mut receive) = connection.accept_bi().await.unwrap();
+        let hello = receive.read_to_end(65_536).await.unwrap();
+        then(connection, send, hello).await;
+    };
+    let (dialled, ()) = tokio::join!(member.dial_at(credentials.key.node(), address), serve);
+    dialled.unwrap_err().cause
+}
+
+#[tokio::test]
+async fn a_listeners_reason_is_heard_even_when_it_gives_the_stream_up_first() {
+    let cause = dialled_against(|connection, mut send, _| async move {
+        send.reset(1_u32.into()).unwrap();
+        // Lets the reset out on its own; the claim holds in either order.
+        tokio::task::yield_now().await;
+        connection.close(CloseCode::Incompatible.number().into(), b"");
+        connection.closed().await;
+    });
+    assert_eq!(cause.await, DialCause::Incompatible);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_refused_by_the_dialler() {
+    for (edit, code) in [
+        ((|ack| ack.node = NodeId::from_bytes([9; 32])) as fn(&mut HelloAck), CloseCode::FalseHello),
+        (|ack| ack.minor = 900, CloseCode::Incompatible),
+    ] {
+        let cause = dialled_against(|connection, mut send, hello| async move {
+            let hello: Hello = codec::decode(&hello[5..]).unwrap();
+            let mut ack = HelloAck {
+                minor: 1,
+                features: hello.features,
+                node: NodeKey::from_seed(&[2; 32]).node(),
+                boot: hello.boot,
+                record: hello.record,
+                frame_bytes_max: 1_000,
+                observed: connection.remote_address(),
+            };
+            edit(&mut ack);
+            send.write_all(&codec::frame(&codec::encode(&ack), 1_000).unwrap()).await.unwrap();
+            assert_eq!(closed_with(&connection).await, closed(code));
+        });
+        let expected = match code {
+            CloseCode::Incompatible => DialCause::Incompatible,
+            code => DialCause::Ended(CloseReason::Here(code)),
+        };
+        assert_eq!(cause.await, expected);
     }
 }
