@@ -10,6 +10,7 @@ pub mod home;
 pub mod identity;
 pub mod join;
 pub mod limits;
+pub mod mcp;
 pub mod network;
 pub mod service;
 pub mod storage;
