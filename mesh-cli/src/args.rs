@@ -25,10 +25,11 @@ use anstream::ColorChoice;
 use clap::{ArgAction, Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::printer::{Printer, Verbosity};
+use crate::table::WIDTH_MAX;
 
 /// Ask agents and run code on any machine of your mesh.
 #[derive(Debug, Parser)]
-#[command(name = "mesh-cli", bin_name = "mesh-cli", version, disable_help_subcommand = true)]
+#[command(name = "mesh-cli", bin_name = "mesh-cli", version, max_term_width = WIDTH_MAX, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     /// What every command takes.
     #[command(flatten)]

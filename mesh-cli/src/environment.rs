@@ -19,10 +19,7 @@ pub(crate) struct Variable {
 /// All of them.
 pub(crate) const TABLE: [Variable; 7] = [
     Variable { name: MESH_HOME, meaning: "the node's directory, as `--home`" },
-    Variable {
-        name: MESH_TOKEN,
-        meaning: "the token a node gives an agent's run; used in place of the operator's",
-    },
+    Variable { name: MESH_TOKEN, meaning: "an agent's own token, used in place of the operator's" },
     Variable { name: "XDG_DATA_HOME", meaning: "where that directory is when neither says" },
     Variable {
         name: "XDG_RUNTIME_DIR",

@@ -10,6 +10,7 @@ use mesh_node::client::ClientError;
 use mesh_node::home::HomeError;
 use mesh_node::setup::SetupError;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
+use mesh_protocol::ticket::TicketError;
 use thiserror::Error;
 
 use crate::exit::Exit;
@@ -36,6 +37,9 @@ pub(crate) enum Failure {
     /// The node could not be started.
     #[error(transparent)]
     Daemon(#[from] crate::daemon::DaemonError),
+    /// The line is no ticket.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
     /// The command line contradicts itself, in a way the parser cannot see.
     #[error("{message}")]
     Usage {
@@ -102,6 +106,7 @@ impl Failure {
             Self::Input(error) => (ErrorKind::Invalid, "input_unusable", error.hint().into_iter().collect()),
             Self::Setup(error) => (ErrorKind::Unavailable, "setup_failed", setup_hints(&error)),
             Self::Daemon(error) => (ErrorKind::Unavailable, "node_not_started", error.hints()),
+            Self::Ticket(error) => (ErrorKind::Invalid, "not_a_ticket", vec![error.hint().to_owned()]),
             Self::Usage { hint, .. } => (ErrorKind::Invalid, "usage", vec![hint]),
             Self::NotConfirmed { flag } => {
                 (ErrorKind::Refused, "not_confirmed", vec![format!("add `{flag}` to say it beforehand")])

@@ -4,6 +4,7 @@
 
 use mesh_protocol::address::Name;
 use mesh_protocol::policy::Trust;
+use mesh_protocol::ticket::Ticket;
 
 use crate::args::InitArgs;
 use crate::exit::Exit;
@@ -15,7 +16,8 @@ pub(crate) async fn init(_: &Invocation, _: InitArgs) -> Result<Exit, Failure> {
     Err(Failure::NotBuilt { command: "init" })
 }
 
-/// Joins a mesh.
-pub(crate) async fn join(_: &Invocation, _: &str, _: Option<Name>, _: Trust) -> Result<Exit, Failure> {
+/// Joins a mesh with the ticket in this line.
+pub(crate) async fn join(_: &Invocation, line: &str, _: Option<Name>, _: Trust) -> Result<Exit, Failure> {
+    let _ticket: Ticket = line.parse()?;
     Err(Failure::NotBuilt { command: "join" })
 }

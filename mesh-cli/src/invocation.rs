@@ -88,7 +88,7 @@ impl Invocation {
 
 /// The token of an agent's run where there is one, otherwise the operator's. None is no error: `status` needs none.
 fn token(root: &Path) -> Result<Option<Token>, TokenError> {
-    if let Some(text) = std::env::var_os(MESH_TOKEN) {
+    if let Some(text) = std::env::var_os(MESH_TOKEN).filter(|text| !text.is_empty()) {
         return Token::parse(&text.to_string_lossy()).map(Some);
     }
     match Token::read(&root.join("tokens/operator")) {

@@ -32,12 +32,13 @@ impl BodyArgs {
 /// `ask`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The agent's answer alone goes to standard output. When the agent's node cannot be reached the ask is held and
-delivered when it is back; nothing is lost when this command ends first.
+The agent's answer alone goes to standard output. When the agent's node cannot be reached the ask \
+is held and delivered when it is back; nothing is lost when this command ends first.
 
-Exit codes: 0 answered (with `--wait 0`: accepted), 1 the ask failed, 3 no answer yet or nobody there, 4 refused.
+Exit codes: 0 answered (with `--wait 0`: accepted), 1 the ask failed, 3 no answer yet or nobody \
+there, 4 refused.
 
-  mesh-cli ask @reviewer \"is this safe?\" < /dev/null
+  mesh-cli ask @reviewer \"is this safe?\"
   git diff | mesh-cli ask @reviewer.node:atlas -")]
 pub(crate) struct AskArgs {
     /// Whom: `@name`, or `@name.node:atlas` for the one on a certain node.

@@ -21,13 +21,13 @@ pub(crate) struct InitArgs {
 /// `invite`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The ticket is a secret: whoever has the line can join, once. On the other machine type `mesh-cli join -` and paste
-it, or send it through a pipe, so that it is in no shell history:
+The ticket is a secret: whoever has the line can join, once. On the other machine type \
+`mesh-cli join -` and paste it, or send it through a pipe, so that it is in no shell history:
 
   mesh-cli invite --quiet | ssh atlas mesh-cli join -
 
-Trust: `mine` lets the node do everything here; `team` lets it find, message and ask agents of this node, and run no
-jobs; `none` nothing until `mesh-cli allow` says so.")]
+Trust: `mine` lets the node do everything here; `team` lets it find, message and ask agents of \
+this node, and run no jobs; `none` nothing until `mesh-cli allow` says so.")]
 pub(crate) struct InviteArgs {
     /// How long the ticket can be used: 90s, 15m, 1h, 7d.
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration::seconds)]
@@ -40,8 +40,8 @@ pub(crate) struct InviteArgs {
 /// `join`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`mesh-cli join -` reads the ticket from standard input. Prefer it: arguments can be read by other users of this
-machine and stay in the shell's history.")]
+`mesh-cli join -` reads the ticket from standard input. Prefer it: arguments can be read by other \
+users of this machine and stay in the shell's history.")]
 pub(crate) struct JoinArgs {
     /// The ticket that `mesh-cli invite` printed, or `-` to read it from standard input.
     pub(crate) ticket: String,

@@ -37,10 +37,10 @@ pub(crate) struct LogsArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("trusted").required(true).args(["key", "root"])))]
 #[command(after_help = "\
-Needs no node and no network. A valid signature says who claims what; it does not say that the job went well. The
-outcome that was signed is shown beside it.
+Needs no node and no network. A valid signature says who claims what; it does not say that the \
+job went well. The outcome that was signed is shown beside it.
 
-Exit codes: 0 authentic and complete, 1 not authentic, 2 unreadable, 5 authentic but incomplete.")]
+Exit codes: 0 authentic and complete, 1 does not verify, 2 unreadable, 5 authentic but incomplete.")]
 pub(crate) struct VerifyArgs {
     /// The evidence, as `run --evidence` saved it, or `-` for standard input.
     pub(crate) file: Source,

@@ -15,10 +15,11 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("This machine", &["setup", "mcp-server", "explain", "completions"]),
 ];
 
-const EXAMPLES: &str = "\
-  mesh-cli init && mesh-cli up && mesh-cli invite
-  mesh-cli ask @reviewer.node:atlas \"review the last commit\"
-  echo 'print(6 * 7)' | mesh-cli run --language python -";
+const EXAMPLES: [&str; 3] = [
+    "mesh-cli init && mesh-cli up && mesh-cli invite",
+    "mesh-cli ask @reviewer.node:atlas \"review the last commit\"",
+    "echo 'print(6 * 7)' | mesh-cli run --language python -",
+];
 
 /// The parser with the overview as the first page of its help.
 pub(crate) fn added_to(parser: Command) -> Command {
@@ -31,8 +32,10 @@ pub(crate) fn added_to(parser: Command) -> Command {
             let _ = writeln!(page, "  {}{about}", style::paint(LITERAL, format_args!("{name:13}")));
         }
     }
-    let heading = |title| style::paint(KEY, title);
-    let _ = write!(page, "\n{{options}}\n\n{}\n{EXAMPLES}\n", heading("Examples:"));
+    let _ = write!(page, "\n{{options}}\n\n{}", style::paint(KEY, "Examples:"));
+    for example in EXAMPLES {
+        let _ = write!(page, "\n  {example}");
+    }
     parser.help_template(page)
 }
 

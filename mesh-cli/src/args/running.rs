@@ -13,8 +13,9 @@ use crate::input::Source;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("program").required(true).args(["file", "code"])))]
 #[command(after_help = "\
-The job's standard output and standard error are this command's, and so is its exit code. 125 means that the mesh
-could not run it, 124 that it ran out of time, 137 that it was killed or ran out of memory.
+The job's standard output and standard error are this command's, and so is its exit code. 125 \
+means that the mesh could not run it, 124 that it ran out of time, 137 that it was killed or ran \
+out of memory.
 
 A job has no network and sees no files of this machine. It runs on this node or on one that its operator chose.
 

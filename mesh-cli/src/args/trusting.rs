@@ -6,7 +6,8 @@ use mesh_protocol::policy::{Permission, Trust};
 /// `allow`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Permissions: resolve (see which agents are here), message, ask, job (run code in the sandbox here), relay, observe.
+Permissions: resolve (see which agents are here), message, ask, job (run code in the sandbox \
+here), relay, observe.
 Presets: mine (everything), team (resolve, message, ask), none.
 
   mesh-cli allow atlas ask job

@@ -37,9 +37,9 @@ pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result
     let found = match trust(args, &bundle)? {
         Ok(trust) => match bundle.verify(&trust, args.expect_job.as_deref(), None) {
             Ok(verified) => Verdict::from(&verified),
-            Err(error) => Verdict::not_authentic(reasons(&error)),
+            Err(error) => Verdict::not_verified(reasons(&error)),
         },
-        Err(reason) => Verdict::not_authentic(vec![reason]),
+        Err(reason) => Verdict::not_verified(vec![reason]),
     };
     invocation.printer.answer(&found, verdict);
     Ok(found.exit())

@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::foreign;
-use crate::style::{self, BAD, DOUBTFUL, GOOD, KEY};
+use crate::style::{self, BAD, DOUBTFUL, KEY};
 use crate::table::key_values;
 
 /// What was found, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
-    /// Whether the signature is a trusted node's and everything given is what it signed.
-    pub(crate) authentic: bool,
+    /// Whether the signature is a trusted node's, and everything given is what it signed and about what was expected.
+    pub(crate) verified: bool,
     /// Why not; outermost cause first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reasons: Vec<String>,
@@ -43,8 +43,8 @@ pub(crate) struct Claims {
 
 impl Verdict {
     /// Nothing was proved.
-    pub(crate) const fn not_authentic(reasons: Vec<String>) -> Self {
-        Self { authentic: false, reasons, claims: None }
+    pub(crate) const fn not_verified(reasons: Vec<String>) -> Self {
+        Self { verified: false, reasons, claims: None }
     }
 
     /// What the exit code says.
@@ -75,7 +75,7 @@ impl From<&Verified> for Verdict {
             events_checked: verified.events_checked,
             output_checked: verified.artifact.is_some(),
         };
-        Self { authentic: true, reasons: Vec::new(), claims: Some(claims) }
+        Self { verified: true, reasons: Vec::new(), claims: Some(claims) }
     }
 }
 
@@ -88,16 +88,16 @@ impl Claims {
 /// The verdict, then what the signers say.
 pub(crate) fn verdict(verdict: &Verdict) -> String {
     let Some(claims) = &verdict.claims else {
-        let mut text = format!("{}\n", style::paint(BAD, "not authentic"));
+        let mut text = format!("{}\n", style::paint(BAD, "does not verify"));
         for reason in &verdict.reasons {
             text.push_str(&format!("  because {}\n", foreign::line(reason)));
         }
         return text;
     };
     let headline = if claims.complete() {
-        style::paint(GOOD, "authentic: this is what the signer claims, and nothing is missing")
+        style::paint(KEY, "authentic: the signer claims what follows, and that nothing is missing")
     } else {
-        style::paint(DOUBTFUL, "authentic, and incomplete: this is what the signer claims, with gaps")
+        style::paint(DOUBTFUL, "authentic and incomplete: the signer claims what follows, with gaps")
     };
     let signers: Vec<String> = claims.signers.iter().map(ToString::to_string).collect();
     let events = match (claims.events_checked, claims.event_chain_complete) {

@@ -176,7 +176,9 @@ mod tests {
             FlightView { waiting_on: Some("node nova".into()), ..specimen::flight(FlightState::Waiting) };
         insta::assert_snapshot!(plain(&pending(&waiting)), @r"
         no answer yet: waiting, waiting on node nova, sent
-        it goes on without this command: `mesh-cli flights 0g208104 --wait 5m` waits for it, `mesh-cli cancel 0g208104` stops it
+        the ask goes on without this command:
+        `mesh-cli flights 0g208104 --wait 5m` waits for it
+        `mesh-cli cancel 0g208104` stops it
         ");
     }
 

@@ -164,11 +164,12 @@ mod tests {
         sandbox     gvisor-application-kernel for python, node, bash; 1 of 2 busy
         work        2 asks and 0 jobs open, 1 agent here
 
-        PEER      STATE          RTT  QUEUED  MAY HERE          PATH             SINCE
-        borealis  alive        1.3ms       0  resolve,messa...  direct 192.0...  10m ago
-        nova      unreachable      -       3  resolve,messa...  -                10m ago
+        PEER      STATE          RTT  QUEUED  MAY HERE  PATH                   SINCE
+        borealis  alive        1.3ms       0  team      direct 192.0.2.7:4433  10m ago
+        nova      unreachable      -       3  team      -                      10m ago
 
-        nova is unreachable since 10m ago: no answer to probes; 192.0.2.9:4433: connection refused; 3 parcels (1.2 KiB) held for it
+        nova is unreachable since 10m ago: no answer to probes; 192.0.2.9:4433:
+          connection refused; 3 parcels (1.2 KiB) held for it
         ");
     }
 
