@@ -6,6 +6,7 @@ pub mod api;
 pub mod client;
 pub mod clock;
 pub mod delivery;
+pub mod executor;
 pub mod home;
 pub mod identity;
 pub mod join;

@@ -1,0 +1,95 @@
+//! The executor's part of a receipt: what was asked and what was observed. Nothing in it is filled in from settings.
+
+use mesh_node_core::event::JobTicket;
+use mesh_protocol::evidence::digest::{Digest, DigestError};
+use mesh_protocol::evidence::receipt::{
+    Execution, ExecutorOutput, Observed, Requirements, ResourceUsage, StreamSeen,
+};
+use mesh_sandbox::{JobReport, Posture, StreamReport};
+
+use super::recording::Recorded;
+use super::translation;
+use super::verdict::Verdict;
+
+/// What the sandbox calls its system call filter when it has one.
+const SECCOMP_FILTER: &str = "oci-deny-list";
+
+/// The account of an attempt; `report` is the sandbox's, if there is one.
+///
+/// # Errors
+/// When a digest of the sandbox is not one.
+pub(super) fn execution(
+    ticket: &JobTicket,
+    verdict: &Verdict,
+    report: Option<&JobReport>,
+    recorded: &Recorded,
+) -> Result<Execution, DigestError> {
+    let spec = &ticket.spec;
+    Ok(Execution {
+        job_id: ticket.job.to_string(),
+        requester: ticket.tenant.clone(),
+        outcome: verdict.outcome,
+        exit_code: verdict.exit_code,
+        killed_by: verdict.killed_by.map(str::to_owned),
+        created_at_ms: ticket.created_wall_ms,
+        started_at_ms: recorded.started_at_ms,
+        finished_at_ms: recorded.finished_at_ms,
+        duration_ms: recorded.duration_ms,
+        evidence_complete: verdict.complete,
+        requested_limits: spec.limits.into(),
+        requirements: Requirements { minimum_isolation: spec.minimum_isolation.name().to_owned() },
+        language: spec.language.name().to_owned(),
+        code_sha256: Digest::of(spec.code.as_bytes()),
+        stdin_sha256: Digest::of(spec.stdin.as_bytes()),
+        resource_usage: report.filter(|report| report.posture.is_some()).map(used),
+        executor_output: ExecutorOutput {
+            stdout: seen(report.map(|report| &report.stdout))?,
+            stderr: seen(report.map(|report| &report.stderr))?,
+        },
+        input_files: Vec::new(),
+        artifacts: Vec::new(),
+        observed: report
+            .and_then(|report| Some((report, report.posture.as_ref()?)))
+            .map(observed)
+            .transpose()?,
+    })
+}
+
+const fn used(report: &JobReport) -> ResourceUsage {
+    let usage = &report.resource_usage;
+    ResourceUsage {
+        wall_time_ms: usage.wall_time_ms,
+        cpu_time_usec: usage.cpu_time_usec,
+        memory_peak_bytes: usage.memory_peak_bytes,
+    }
+}
+
+/// A stream that nobody read has no bytes.
+fn seen(stream: Option<&StreamReport>) -> Result<StreamSeen, DigestError> {
+    let Some(stream) = stream else {
+        return Ok(StreamSeen { bytes_seen: 0, raw_sha256: Digest::of(&[]), truncated: false });
+    };
+    Ok(StreamSeen {
+        bytes_seen: stream.bytes_seen,
+        raw_sha256: stream.raw_sha256.parse()?,
+        truncated: stream.truncated,
+    })
+}
+
+fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, DigestError> {
+    Ok(Observed {
+        isolation_class: translation::isolation(posture.isolation_class).map(|class| class.name().to_owned()),
+        bootstrap_ready: Some(posture.bootstrap_ready),
+        seccomp: (posture.seccomp == SECCOMP_FILTER).then_some(true),
+        networking: Some(posture.networking.clone()),
+        runtime_version: Some(posture.runtime_version.clone()),
+        runtime_sha256: Some(posture.runtime_sha256.parse()?),
+        rootfs_sha256: Some(posture.rootfs_sha256.parse()?),
+        config_sha256: Some(posture.config_sha256.parse()?),
+        effective_limits: Some(translation::limits_in_force(
+            &report.effective_limits,
+            report.limit_enforcement,
+        )),
+        limit_enforcement: Some(translation::enforcement(report.limit_enforcement)),
+    })
+}

@@ -1,0 +1,196 @@
+//! Claims about the executor, most of them made in real sandboxes.
+//!
+//! Where gVisor is not installed those are skipped, and say so; with `MESH_REQUIRE_SANDBOX=1` they fail instead.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expected")]
+
+#[path = "executor/fixture.rs"]
+mod fixture;
+
+use fixture::{open, open_with, prepare, ticket};
+use mesh_node_core::event::{CloseReason, JobTicket};
+use mesh_protocol::evidence::event::EventKind::{Accepted, Finished, Started, Stdout, Truncated};
+use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::{JobLimits, JobStatus, Language, OUTPUT_BYTES_MAX};
+
+const SLEEP: &str = "sleep 60";
+
+#[tokio::test]
+async fn a_job_runs_and_the_node_that_asked_finds_its_proof_good() {
+    let Some(node) = open().await else { return };
+    let mut asked = ticket(1, Language::Python, "import sys; print(sys.stdin.read().upper())");
+    asked.spec.stdin = "hello".to_owned();
+    let ended = node.run(asked);
+    assert_eq!((ended.result.status, ended.result.exit_code), (JobStatus::Succeeded, Some(0)));
+    assert_eq!((ended.result.stdout.as_str(), ended.result.killed_by.as_deref()), ("HELLO\n", None));
+    assert_eq!(ended.result.isolation, Some(IsolationClass::GvisorApplicationKernel));
+    assert!(ended.result.may_have_run && !ended.result.truncated);
+    assert!(node.judged_complete(&ended));
+    let (verified, kinds) = node.verify(&ended);
+    assert_eq!(kinds, [Accepted, Started, Stdout, Finished]);
+    let observed = verified.receipt().execution.observed.as_ref().unwrap();
+    assert_eq!(observed.isolation_class.as_deref(), Some("gvisor-application-kernel"));
+    assert_eq!(observed.networking.as_deref(), Some("disabled"));
+    assert!(verified.evidence_complete());
+    assert_eq!(node.executor.running(), 0);
+}
+
+#[tokio::test]
+async fn nothing_a_requester_reads_names_a_place_on_this_machine() {
+    let Some(node) = open().await else { return };
+    let ended = node.run(ticket(1, Language::Bash, "pwd; mount; env"));
+    let dir = node.dir.path().to_str().unwrap();
+    assert!(ended.result.stdout.contains("/work"));
+    assert!(!ended.result.stdout.contains(dir));
+    assert!(!String::from_utf8(ended.evidence).unwrap().contains(dir));
+}
+
+#[tokio::test]
+async fn another_exit_code_is_a_failure_with_that_code() {
+    let Some(node) = open().await else { return };
+    let ended = node.run(ticket(1, Language::Bash, "echo no >&2; exit 3"));
+    assert_eq!((ended.result.status, ended.result.exit_code), (JobStatus::Failed, Some(3)));
+    assert_eq!((ended.result.stderr.as_str(), ended.result.killed_by.as_deref()), ("no\n", None));
+    assert!(ended.result.may_have_run);
+    assert!(node.judged_complete(&ended));
+}
+
+#[tokio::test]
+async fn a_job_over_its_wall_time_is_timed_out() {
+    let Some(node) = open().await else { return };
+    let mut asked = ticket(1, Language::Bash, SLEEP);
+    asked.spec.limits = JobLimits { wall_seconds: 1, ..JobLimits::default() };
+    let ended = node.run(asked);
+    assert_eq!(ended.result.status, JobStatus::TimedOut);
+    assert_eq!((ended.result.killed_by.as_deref(), ended.result.exit_code), (Some("wall"), None));
+    assert!(ended.result.duration_ms >= 1_000);
+    assert!(node.judged_complete(&ended));
+}
+
+#[tokio::test]
+async fn a_running_job_is_stopped_on_request() {
+    let Some(node) = open().await else { return };
+    let asked = ticket(1, Language::Bash, SLEEP);
+    let (origin, job) = (asked.origin, asked.job);
+    node.executor.start(asked);
+    assert_eq!(node.next_started(), job);
+    node.executor.stop(origin, job);
+    let ended = node.next_ended();
+    assert_eq!(ended.result.status, JobStatus::Cancelled);
+    assert_eq!(ended.result.killed_by.as_deref(), Some("cancelled"));
+    assert!(ended.result.may_have_run);
+    assert!(node.judged_complete(&ended));
+}
+
+#[tokio::test]
+async fn jobs_run_side_by_side_and_one_stopped_while_it_waits_never_starts() {
+    let Some(node) = open_with(2).await else { return };
+    let tickets: Vec<JobTicket> = (1..=3).map(|number| ticket(number, Language::Bash, SLEEP)).collect();
+    let [first, second, third] = tickets.as_slice() else { panic!("three") };
+    node.executor.start(first.clone());
+    node.executor.start(second.clone());
+    let mut started = [node.next_started(), node.next_started()];
+    started.sort_unstable();
+    assert_eq!(started, [first.job, second.job]);
+    node.executor.start(third.clone());
+    for ticket in [third, second, first] {
+        node.executor.stop(ticket.origin, ticket.job);
+    }
+    let mut ends = [node.next_ended(), node.next_ended(), node.next_ended()];
+    ends.sort_by_key(|ended| ended.job);
+    let words = ends.each_ref().map(|ended| ended.result.killed_by.as_deref());
+    assert_eq!(words, [Some("cancelled"), Some("cancelled"), Some("cancelled_before_start")]);
+    assert_eq!(ends.each_ref().map(|ended| ended.result.may_have_run), [true, true, false]);
+    assert!(ends.iter().all(|ended| node.judged_complete(ended)));
+}
+
+#[tokio::test]
+async fn output_that_is_no_text_is_signed_byte_for_byte() {
+    let Some(node) = open().await else { return };
+    let ended = node.run(ticket(1, Language::Python, "import os; os.write(1, bytes(range(256)))"));
+    assert!(node.judged_complete(&ended));
+    let (verified, _) = node.verify(&ended);
+    let bytes: Vec<u8> = (0..=255).collect();
+    assert_eq!(verified.artifact.unwrap().stdout.to_bytes(), Some(bytes.clone()));
+    assert_eq!(ended.result.stdout, String::from_utf8_lossy(&bytes));
+}
+
+#[tokio::test]
+async fn output_at_its_worst_is_cut_and_still_proven() {
+    let Some(node) = open().await else { return };
+    let code = "import os\nfor fd in 1, 2:\n    for _ in range(20): os.write(fd, b'\\x01' * 65536)";
+    let ended = node.run(ticket(1, Language::Python, code));
+    assert_eq!(ended.result.status, JobStatus::Succeeded);
+    assert!(ended.result.truncated && ended.result.stdout.len() <= OUTPUT_BYTES_MAX);
+    assert!(node.judged_complete(&ended));
+    let (verified, kinds) = node.verify(&ended);
+    assert_eq!(kinds.iter().filter(|kind| **kind == Truncated).count(), 2);
+    let output = &verified.receipt().execution.executor_output;
+    assert_eq!((output.stdout.bytes_seen, output.stderr.bytes_seen), (20 * 65_536, 20 * 65_536));
+    assert!(output.stdout.truncated && verified.receipt().output.truncated);
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_what_runs_as_a_restart_would_and_reports_it() {
+    let Some(node) = open().await else { return };
+    let asked = ticket(1, Language::Bash, SLEEP);
+    node.executor.start(asked.clone());
+    assert_eq!(node.next_started(), asked.job);
+    assert!(node.executor.shutdown().await);
+    let ended = node.next_ended();
+    assert_eq!(ended.result.status, JobStatus::Error);
+    assert_eq!(ended.result.killed_by.as_deref(), Some("server_restarted"));
+    assert!(ended.result.may_have_run);
+    assert!(node.judged_complete(&ended));
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_that_is_not_running_is_attested_without_observations() {
+    use JobStatus::{Cancelled, Error};
+    let node = prepare(|options| options.enabled = false).await;
+    let expected = [
+        (CloseReason::NodeRestarted, Error, "server_restarted", true),
+        (CloseReason::CancelledBeforeStart, Cancelled, "cancelled_before_start", false),
+        (CloseReason::DeadlinePassed, Error, "deadline", false),
+    ];
+    for (reason, status, word, may_have_run) in expected {
+        node.executor.close(JobTicket { attempt: 4, ..ticket(1, Language::Bash, SLEEP) }, reason);
+        let ended = node.next_ended();
+        assert_eq!((ended.attempt, ended.result.status), (4, status));
+        assert_eq!(ended.result.killed_by.as_deref(), Some(word));
+        assert_eq!((ended.result.may_have_run, ended.result.isolation), (may_have_run, None));
+        // Only a restart loses events: what happened before it was not stored.
+        let whole = reason != CloseReason::NodeRestarted;
+        assert_eq!(node.judged_complete(&ended), whole);
+        let (verified, kinds) = node.verify(&ended);
+        assert_eq!(kinds, [Accepted, Finished]);
+        let execution = &verified.receipt().execution;
+        assert_eq!((execution.evidence_complete, &execution.observed), (whole, &None));
+        assert_eq!((execution.started_at_ms, &execution.resource_usage), (None, &None));
+    }
+}
+
+#[tokio::test]
+async fn a_machine_without_the_runtime_offers_nothing_and_says_what_to_do() {
+    let node = prepare(|options| options.runsc = Some(options.dir.join("absent"))).await;
+    let view = &node.found.view;
+    assert!(view.classes.is_empty() && view.languages.is_empty() && view.slots == 0);
+    let why = view.unavailable.as_deref().unwrap();
+    assert!(why.contains("`mesh-cli setup gvisor`"), "{why}");
+    assert!(!why.contains(node.dir.path().to_str().unwrap()), "{why}");
+    assert!(node.found.checks.iter().any(|check| check.name == "sandbox-runtime" && check.verdict == "warn"));
+    let ended = node.run(ticket(1, Language::Bash, "true"));
+    assert_eq!(ended.result.status, JobStatus::Error);
+    assert_eq!(ended.result.killed_by.as_deref(), Some("executor_unavailable"));
+    assert!(!ended.result.may_have_run);
+    assert!(node.judged_complete(&ended));
+}
+
+#[tokio::test]
+async fn what_comes_after_a_shutdown_is_left_to_the_next_start() {
+    let node = prepare(|options| options.enabled = false).await;
+    assert!(node.executor.shutdown().await);
+    node.executor.start(ticket(1, Language::Bash, "true"));
+    node.executor.close(ticket(2, Language::Bash, "true"), CloseReason::DeadlinePassed);
+    assert_eq!(node.executor.running(), 0);
+    assert!(node.try_next().is_none());
+}

@@ -1,0 +1,179 @@
+//! An executor of its own for each test, its reports, and what an asking node makes of them.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mesh_node::executor::{Executor, ExecutorOptions, ExecutorReport, Report};
+use mesh_node::identity::NodeKey;
+use mesh_node_core::event::{Event, JobTicket};
+use mesh_node_core::evidence::judge;
+use mesh_node_core::jobs::job::Attested;
+use mesh_protocol::evidence::bundle::Bundle;
+use mesh_protocol::evidence::event::EventKind;
+use mesh_protocol::evidence::trust::TrustSet;
+use mesh_protocol::evidence::verify::Verified;
+use mesh_protocol::id::{JobId, NodeId};
+use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::{JobLimits, JobResult, JobSpec, Language};
+
+/// Longest wait for a report: a busy machine takes its time to start a sandbox.
+const REPORT_WAIT: Duration = Duration::from_secs(120);
+
+/// On whose behalf every job here runs.
+pub(crate) const TENANT: &str = "nova/claude";
+
+/// Stands for a certificate: evidence carries it without looking at it.
+pub(crate) const CERTIFICATE: &[u8] = b"certificate";
+
+struct Reports(Mutex<Sender<Event>>);
+
+impl Report for Reports {
+    fn report(&self, event: Event) {
+        let _ = self.0.lock().unwrap().send(event);
+    }
+}
+
+/// An executor and what it reports.
+pub(crate) struct Node {
+    pub(crate) executor: Executor,
+    pub(crate) found: ExecutorReport,
+    pub(crate) dir: tempfile::TempDir,
+    node: NodeId,
+    reports: Receiver<Event>,
+}
+
+/// How an attempt was reported.
+pub(crate) struct Ended {
+    pub(crate) job: JobId,
+    pub(crate) attempt: u32,
+    pub(crate) result: JobResult,
+    pub(crate) evidence: Vec<u8>,
+}
+
+/// Options for an executor below `dir`, named after it.
+pub(crate) fn options(dir: &tempfile::TempDir) -> ExecutorOptions {
+    let name = dir.path().file_name().unwrap().to_str().unwrap();
+    ExecutorOptions {
+        dir: dir.path().to_owned(),
+        rootfs: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("executor-rootfs")),
+        instance: name.trim_start_matches('.').to_owned(),
+        enabled: true,
+        slots: Some(1),
+        runsc: None,
+        key: NodeKey::from_seed(&[7; 32]),
+        certificate: Some(CERTIFICATE.to_vec()),
+    }
+}
+
+/// Prepares an executor with options changed by `change`, whatever it comes to offer.
+pub(crate) async fn prepare(change: impl FnOnce(&mut ExecutorOptions)) -> Node {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(&dir);
+    change(&mut options);
+    let node = options.key.node();
+    let (sender, reports) = mpsc::channel();
+    let report = Arc::new(Reports(Mutex::new(sender)));
+    let (executor, found) = Executor::prepare(options, report).await.unwrap();
+    Node { executor, found, dir, node, reports }
+}
+
+/// Prepares an executor that runs one job at a time, or says why the test is skipped.
+pub(crate) async fn open() -> Option<Node> {
+    open_with(1).await
+}
+
+/// The same with this many slots.
+pub(crate) async fn open_with(slots: u16) -> Option<Node> {
+    let node = prepare(|options| options.slots = Some(slots)).await;
+    match &node.found.view.unavailable {
+        None => Some(node),
+        Some(why) if why.contains("not installed") && std::env::var_os("MESH_REQUIRE_SANDBOX").is_none() => {
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+        Some(why) => panic!("{why}: {:#?}", node.found.checks),
+    }
+}
+
+/// A ticket for some code; `number` tells jobs apart.
+pub(crate) fn ticket(number: u8, language: Language, code: &str) -> JobTicket {
+    JobTicket {
+        origin: NodeId::from_bytes([1; 32]),
+        job: JobId::from_bytes([number; 16]),
+        attempt: 1,
+        tenant: TENANT.to_owned(),
+        spec: JobSpec {
+            language,
+            code: code.to_owned(),
+            stdin: String::new(),
+            limits: JobLimits::default(),
+            minimum_isolation: IsolationClass::default(),
+        },
+        created_wall_ms: 1_700_000_000_000,
+    }
+}
+
+impl Node {
+    /// The next report.
+    pub(crate) fn next(&self) -> Event {
+        self.reports.recv_timeout(REPORT_WAIT).unwrap()
+    }
+
+    /// A report that is here already.
+    pub(crate) fn try_next(&self) -> Option<Event> {
+        self.reports.try_recv().ok()
+    }
+
+    /// The next report that a job has started.
+    pub(crate) fn next_started(&self) -> JobId {
+        match self.next() {
+            Event::JobStarted { job, .. } => job,
+            // Without the evidence, which drowns everything else.
+            Event::JobEnded { job, result, .. } => panic!("{job} ended: {result:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next report that an attempt has ended; news of starts is passed over.
+    pub(crate) fn next_ended(&self) -> Ended {
+        loop {
+            match self.next() {
+                Event::JobStarted { .. } => {}
+                Event::JobEnded { job, attempt, result, evidence, .. } => {
+                    return Ended { job, attempt, result, evidence };
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Runs a job to its end.
+    pub(crate) fn run(&self, ticket: JobTicket) -> Ended {
+        self.executor.start(ticket);
+        self.next_ended()
+    }
+
+    /// Whether the events were complete, for the node that asked, which must find the proof good.
+    pub(crate) fn judged_complete(&self, ended: &Ended) -> bool {
+        match judge(self.node, ended.job, &ended.result, &ended.evidence) {
+            Attested::Verified { signer, event_chain_complete, .. } => {
+                assert_eq!(signer, self.node);
+                event_chain_complete
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the proof says, to someone who trusts this node, with the kinds of its events.
+    pub(crate) fn verify(&self, ended: &Ended) -> (Verified, Vec<EventKind>) {
+        let bundle = Bundle::parse(&ended.evidence).unwrap();
+        assert_eq!(bundle.certificate.as_deref(), Some(CERTIFICATE));
+        let trust = TrustSet::node(&self.node).unwrap();
+        let verified = bundle.verify(&trust, Some(&ended.job.to_string()), Some(TENANT)).unwrap();
+        assert!(verified.events_checked);
+        let kinds = bundle.events.unwrap().iter().map(|event| event.kind).collect();
+        (verified, kinds)
+    }
+}
