@@ -17,14 +17,19 @@ impl Place {
 
     /// A file in it.
     pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.path(name);
         std::fs::write(&path, contents).unwrap();
         path
     }
 
+    /// Where a file of this name is or would be.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Where the home is or would be.
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        self.path("home")
     }
 
     /// The program, not yet started.

@@ -107,10 +107,11 @@ async fn submitted(invocation: &Invocation, args: &RunArgs, request: &RunRequest
         "the job goes on: `mesh-cli jobs {job_id}` shows it,\n`mesh-cli cancel {job_id}` stops it"
     ));
     let job = ended(&client, job_id).await?;
+    let exit = conclude(invocation, &job);
     if let Some(path) = &args.evidence {
         save_evidence(invocation, &client, &job, path).await?;
     }
-    Ok(conclude(invocation, &job))
+    Ok(exit)
 }
 
 /// The job once it has ended. The node ends every job at its deadline, so this ends too.
