@@ -222,6 +222,16 @@ impl Network {
         let _ = self.shared.events.send(Event::NewerRevocations(list)).await;
     }
 
+    /// Something that is not membership's changed what this node sees.
+    pub fn look_again(&self) {
+        self.shared.observer.view_changed();
+    }
+
+    /// A peer that was kept away is welcome again: dial it now, whatever the back-off says.
+    pub async fn retry(&self, peer: NodeId) {
+        self.feed(Input::Retry(peer)).await;
+    }
+
     /// What this node may do at a peer's, if the peer is linked and answers.
     pub async fn grant_at(&self, peer: NodeId) -> Option<Grant> {
         let connection = self.shared.link(peer)?;

@@ -13,13 +13,14 @@ use mesh_protocol::api::job::{JobReceipt, RunRequest};
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::delivery::{Ack, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
 use mesh_protocol::flight::FlightOutcome;
-use mesh_protocol::id::{FlightId, JobId, NodeId};
+use mesh_protocol::id::{FlightId, JobId, NodeId, TicketId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_protocol::message::Hop;
 use mesh_protocol::policy::{Grant, Trust};
 use mesh_protocol::record::SignedRecord;
 use mesh_protocol::revocation::RevocationList;
 
+use crate::joining::{RedeemRequest, Redemption};
 use crate::policy::GrantChange;
 use crate::site::AgentSetting;
 use crate::time::NodeTime;
@@ -67,6 +68,10 @@ pub enum Command {
     Grant(NodeId, GrantChange),
     /// Set the preset for members without a row.
     DefaultTrust(Trust),
+    /// Note a new ticket, good for this many milliseconds, and what the node that joins with it may do here.
+    Invite(TicketId, u64, Trust),
+    /// Decide about the holder of a ticket.
+    Redeem(RedeemRequest),
     /// Have nothing more to do with a peer, by this node's operator's word: end what waits for it.
     Block(NodeId, String),
     /// Take that back.
@@ -273,6 +278,10 @@ pub enum Reply {
     Cancelled(CancelReply),
     /// The grant as it is now.
     Grant(Grant),
+    /// A ticket is out; until when, by the wall clock.
+    Invited(u64),
+    /// What became of a ticket.
+    Redeemed(Redemption),
     /// Done; how many flights and jobs it ended.
     Done(usize),
     /// Refused: nothing changed.

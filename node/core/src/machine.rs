@@ -3,10 +3,12 @@
 //! One event in, changes in the overlay, actions and a reply out. What it keeps beside the store is what it was told
 //! of the world ([`Site`]): replaced whole by events that cannot fail, never derived from the store.
 
+use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::codec::decode;
 use mesh_protocol::delivery::{Ack, Busy, BusyReason, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
-use mesh_protocol::id::NodeId;
+use mesh_protocol::id::{NodeId, TicketId};
 use mesh_protocol::message::PeerMessage;
+use mesh_protocol::policy::Trust;
 use mesh_protocol::revocation::RevocationList;
 use rand::Rng;
 
@@ -15,14 +17,15 @@ use crate::deadline;
 use crate::event::{Action, Command, Delivery, Event, Reply};
 use crate::handler::{Handled, Handler};
 use crate::jobs::{execution, job};
+use crate::joining::{self, IssueError, RedeemRequest, Redemption};
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
-use crate::policy::{self, DefaultTrust};
+use crate::policy::{self, DefaultTrust, GrantChange, TicketTrust};
 use crate::receive;
 use crate::roster::{Block, MemberRecord, Revocations, Starts};
 use crate::site::Site;
 use crate::store::{Overlay, StoreError};
 use crate::time::Now;
-use crate::turn::Turn;
+use crate::turn::{Place, Turn};
 
 /// Milliseconds a peer is asked to wait when this node remembers as much of it as it may.
 const INBOX_FULL_RETRY_MS: u64 = 30_000;
@@ -125,6 +128,8 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
             turn.tx.put(&(), &DefaultTrust(*trust));
             Ok(Reply::Done(0))
         }
+        Command::Invite(id, life_ms, trust) => invite(turn, *id, *life_ms, *trust),
+        Command::Redeem(request) => redeem(turn, request),
         Command::Block(peer, reason) => {
             let block = Block { reason: reason.clone(), at_wall_ms: turn.now.wall_ms };
             turn.tx.put(peer, &block);
@@ -143,6 +148,34 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
             Ok(Reply::Done(ended))
         }
     }
+}
+
+fn invite(turn: &mut Turn<'_, '_>, id: TicketId, life_ms: u64, trust: Trust) -> Result<Reply, StoreError> {
+    let refused =
+        |kind, code, error: &IssueError| Ok(Reply::Refused(ApiError::new(kind, code, error.to_string())));
+    match joining::issue(turn.tx, turn.now, id, life_ms) {
+        Ok(expires_wall_ms) => {
+            turn.tx.put(&id, &TicketTrust(trust));
+            Ok(Reply::Invited(expires_wall_ms))
+        }
+        Err(IssueError::Store(error)) => Err(error),
+        Err(error @ IssueError::Life) => refused(ErrorKind::Invalid, "invalid_ticket_life", &error),
+        Err(error @ (IssueError::TooMany | IssueError::Taken)) => {
+            refused(ErrorKind::Busy, "too_many_tickets", &error)
+        }
+    }
+}
+
+/// Lets a node in, and gives it in the same commit what its ticket was made for.
+fn redeem(turn: &mut Turn<'_, '_>, request: &RedeemRequest) -> Result<Reply, StoreError> {
+    let redemption = joining::redeem(turn.tx, turn.now, request.clone())?;
+    if matches!(redemption, Redemption::Admitted { repeated: false, .. })
+        && let Some(TicketTrust(trust)) = turn.tx.get_record(&request.ticket)?
+    {
+        policy::change(turn.tx, request.node, &GrantChange { trust: Some(trust), ..GrantChange::default() })?;
+        turn.tx.delete::<TicketTrust>(&request.ticket);
+    }
+    Ok(Reply::Redeemed(redemption))
 }
 
 /// The list is newer than the one kept; whoever verified it made sure.
@@ -200,8 +233,16 @@ fn resumed(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, resume: Resume) 
             turn.actions.push(Action::StreamFrom(peer, session, send_from));
             Ok(())
         }
-        // The outbox has a new numbering: the same stream opens it.
-        Resumed::RolledBack { .. } => begin(turn, peer, session),
+        // The outbox has a new numbering, and what waits in it new places: the same stream opens it.
+        Resumed::RolledBack { epoch, requeued, .. } => {
+            for (message, seq) in requeued {
+                let place = Place { epoch, seq };
+                if !flight::moved(turn, message, place)? {
+                    job::moved(turn, message, place)?;
+                }
+            }
+            begin(turn, peer, session)
+        }
         Resumed::Stale => Ok(()),
     }
 }

@@ -143,6 +143,8 @@ pub enum Input {
     Signed(SignedRecord),
     /// The epoch of [`Output::RaiseEpoch`] is committed.
     EpochRaised(u64),
+    /// What kept a peer away is gone, as far as this node knows: try it again now.
+    Retry(NodeId),
     /// The root took a node's membership. Its links are closed by the driver at once, whatever this machine says.
     Revoked(NodeId),
 }
@@ -278,6 +280,7 @@ impl Membership {
             Input::Announce(lifecycle) => self.handle_announce(&mut turn, lifecycle),
             Input::Signed(record) => self.handle_signed(&mut turn, record),
             Input::EpochRaised(epoch) => self.handle_epoch_raised(&mut turn, epoch),
+            Input::Retry(node) => self.dial_soon(&mut turn, node, dialling::Haste::Now),
             Input::Revoked(node) => self.handle_revoked(&mut turn, node),
         }
         self.do_what_is_due(&mut turn);

@@ -3,7 +3,7 @@
 //! Deny by default: a peer without a row may do nothing. The node itself may do everything.
 
 use mesh_protocol::api::error::ApiError;
-use mesh_protocol::id::NodeId;
+use mesh_protocol::id::{NodeId, TicketId};
 use mesh_protocol::policy::{Grant, Permission, PermissionProfile, Trust};
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +24,18 @@ impl Record for PeerGrant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefaultTrust(pub Trust);
 
-/// Keys of the single rows about this node.
 impl Record for DefaultTrust {
     const TABLE: Table = Table::DefaultTrust;
     type Key = ();
+}
+
+/// What the node that joins with a ticket may do here; gone once it joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketTrust(pub Trust);
+
+impl Record for TicketTrust {
+    const TABLE: Table = Table::TicketTrusts;
+    type Key = TicketId;
 }
 
 /// What a peer may do here: its own row, or else the preset for members without one.

@@ -39,6 +39,8 @@ pub enum Table {
     Starts = 9,
     /// Nodes blocked here, by node.
     Blocks = 51,
+    /// What a ticket's user may do here, by ticket.
+    TicketTrusts = 52,
     /// Tickets issued here, by ticket.
     Tickets = 4,
     /// Certificates issued here, by node.

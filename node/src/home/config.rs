@@ -62,12 +62,14 @@ pub struct ExecutorSection {
     pub runsc: Option<PathBuf>,
     /// Isolation classes jobs may run in. Weaker ones than gVisor only where they are written here.
     pub allow_classes: Vec<IsolationClass>,
+    /// Nodes, by name or id, that may run jobs this node cannot, in order of preference. Nobody else ever does.
+    pub named: Vec<String>,
 }
 
 impl Default for ExecutorSection {
     fn default() -> Self {
         let allow_classes = vec![IsolationClass::GvisorApplicationKernel];
-        Self { enabled: true, slots: None, runsc: None, allow_classes }
+        Self { enabled: true, slots: None, runsc: None, allow_classes, named: Vec::new() }
     }
 }
 

@@ -246,6 +246,14 @@ pub(crate) fn silence_passed(turn: &mut Turn<'_, '_>, id: FlightId) -> Result<()
     end(turn, id, flight, outcome)
 }
 
+/// The outbox was numbered anew: the request of this flight, if it is one's, has another place. Says whether it was.
+pub(crate) fn moved(turn: &mut Turn<'_, '_>, message: MessageId, place: Place) -> Result<bool, StoreError> {
+    let id = flight_of(message);
+    let Some(flight) = get::<Flight>(turn.tx, &id)? else { return Ok(false) };
+    turn.tx.put(&id, &Flight { place: Some(place), ..flight });
+    Ok(true)
+}
+
 /// The peer has proved that a withdrawn request never reached it.
 pub(crate) fn never_arrived(turn: &mut Turn<'_, '_>, message: MessageId) -> Result<bool, StoreError> {
     let id = flight_of(message);

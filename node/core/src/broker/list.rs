@@ -120,12 +120,10 @@ fn phase(
     })
 }
 
-/// The newest messages, newest first.
-///
-/// # Errors
-/// [`StoreError`].
-pub fn messages(store: &dyn Store, limit: usize) -> Result<Vec<MessageView>, StoreError> {
-    let one = |(id, message): (MessageId, Message)| MessageView {
+/// A message as people see it.
+#[must_use]
+pub fn message(id: MessageId, message: Message) -> MessageView {
+    MessageView {
         message_id: id,
         conversation_id: message.conversation,
         from: message.from,
@@ -133,8 +131,7 @@ pub fn messages(store: &dyn Store, limit: usize) -> Result<Vec<MessageView>, Sto
         body: message.body,
         reply_to: message.reply_to,
         at_ms: message.at_wall_ms,
-    };
-    Ok(scan_last(store, limit.min(LIST_MAX))?.into_iter().map(one).collect())
+    }
 }
 
 /// The newest records of a kind, newest first.

@@ -311,6 +311,15 @@ pub(crate) fn silence_passed(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), S
     Ok(())
 }
 
+/// The outbox was numbered anew: the request of this job, if it is one's, has another place.
+pub(crate) fn moved(turn: &mut Turn<'_, '_>, message: MessageId, place: Place) -> Result<(), StoreError> {
+    let id = JobId::from_bytes(*message.as_bytes());
+    if let Some(job) = get::<Job>(turn.tx, &id)? {
+        turn.tx.put(&id, &Job { place: Some(place), ..job });
+    }
+    Ok(())
+}
+
 /// The executor has proved that a withdrawn request never reached it.
 pub(crate) fn never_arrived(turn: &mut Turn<'_, '_>, message: MessageId) -> Result<(), StoreError> {
     let id = JobId::from_bytes(*message.as_bytes());

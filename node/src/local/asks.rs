@@ -1,0 +1,91 @@
+//! Agents, messages and flights.
+
+use mesh_node_core::broker::conversation::Message;
+use mesh_node_core::broker::flight::Flight;
+use mesh_node_core::broker::{list, resolve as resolver};
+use mesh_node_core::time::Now;
+use mesh_protocol::api::ask::{AgentView, FlightView, MessageView, ResolveRequest};
+use mesh_protocol::api::error::{ApiError, ErrorKind};
+use mesh_protocol::id::FlightId;
+
+use super::{Local, storage};
+use crate::clock::Clock;
+use crate::service::{FlightFilter, LIST_ROWS_MAX, MessageFilter, Principal};
+use crate::storage::Snapshot;
+
+/// The one agent an address means.
+pub(super) fn resolve(local: &Local, request: &ResolveRequest) -> Result<AgentView, ApiError> {
+    let view = local.view();
+    let agent = resolver::resolve(&view, &request.to)?;
+    let full = view.full_address(agent);
+    let found = list::agents(&view).into_iter().find(|agent| agent.full == full);
+    found.ok_or_else(super::mismatch)
+}
+
+/// The newest messages the caller may see.
+pub(super) fn messages(
+    local: &Local,
+    who: &Principal,
+    filter: &MessageFilter,
+    limit: usize,
+) -> Result<Vec<MessageView>, ApiError> {
+    let rows = list::newest::<Message>(&local.snapshot()?, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
+    let wanted = |message: &Message| {
+        let party = |name: &str| {
+            let address = format!("@{name}");
+            [&message.from, &message.to]
+                .into_iter()
+                .any(|who| *who == address || who.starts_with(&format!("{address}.")))
+        };
+        let agent = filter.agent.as_ref().is_none_or(|name| party(name.as_str()));
+        let own = match who {
+            Principal::Operator => true,
+            Principal::Agent { name, .. } => party(name.as_str()),
+            Principal::Anonymous => false,
+        };
+        own && agent && filter.conversation.is_none_or(|conversation| conversation == message.conversation)
+    };
+    let one = |(id, message): (_, Message)| list::message(id, message);
+    Ok(rows.into_iter().filter(|(_, message)| wanted(message)).take(limit).map(one).collect())
+}
+
+/// The newest flights the caller may see.
+pub(super) fn flights(
+    local: &Local,
+    who: &Principal,
+    filter: &FlightFilter,
+    limit: usize,
+) -> Result<Vec<FlightView>, ApiError> {
+    let snapshot = local.snapshot()?;
+    let now = local.clock.now();
+    let rows = list::newest::<Flight>(&snapshot, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
+    let shown = rows.into_iter().filter(|(_, flight)| {
+        Local::shows(who, &flight.requester) && filter.state.is_none_or(|state| flight.state == state)
+    });
+    shown.take(limit).map(|(id, flight)| view(local, &snapshot, now, id, flight)).collect()
+}
+
+/// One flight, by its id or the end of it.
+pub(super) fn flight(local: &Local, who: &Principal, text: &str) -> Result<FlightView, ApiError> {
+    let snapshot = local.snapshot()?;
+    let found = list::find_flight(&snapshot, text).map_err(|error| storage(&error))?;
+    match found.filter(|(_, flight)| Local::shows(who, &flight.requester)) {
+        Some((id, flight)) => view(local, &snapshot, local.clock.now(), id, flight),
+        None => Err(ApiError::new(
+            ErrorKind::NotFound,
+            "unknown_flight",
+            format!("there is no flight `{text:.80}`"),
+        )
+        .hint("`mesh-cli flights` lists them")),
+    }
+}
+
+fn view(
+    local: &Local,
+    snapshot: &Snapshot,
+    now: Now,
+    id: FlightId,
+    flight: Flight,
+) -> Result<FlightView, ApiError> {
+    list::flight(snapshot, &local.view(), now, id, flight).map_err(|error| storage(&error))
+}

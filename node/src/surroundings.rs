@@ -1,0 +1,119 @@
+//! What the durable machine decided, handed to whoever does it; and what they tell it back.
+//!
+//! Called on the writer's thread, after the commit: nothing here blocks. Everything it calls either only notes the order
+//! or starts a task of its own.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mesh_node_core::event::{Action, CloseReason, Event, JobTicket};
+use mesh_node_core::limits::JOB_QUEUE_MAX;
+use mesh_node_core::machine::Machine;
+use mesh_protocol::id::{JobId, NodeId};
+use tokio::sync::watch;
+
+use crate::agents::{Agents, Start};
+use crate::delivery::Delivery;
+use crate::executor::Executor;
+use crate::timer::Timer;
+use crate::writer::Perform;
+
+/// The sandbox, once it is there. Orders that come before wait for it, in order.
+#[derive(Default)]
+pub struct Jobs(Mutex<JobsState>);
+
+#[derive(Default)]
+struct JobsState {
+    executor: Option<Arc<Executor>>,
+    waiting: Vec<Order>,
+}
+
+enum Order {
+    Start(JobTicket),
+    Stop(NodeId, JobId),
+    Close(JobTicket, CloseReason),
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Jobs(..)")
+    }
+}
+
+impl Jobs {
+    /// The sandbox was observed, for better or worse: from now on it gets its orders.
+    pub fn attach(&self, executor: Arc<Executor>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.waiting).into_iter().for_each(|order| give(&executor, order));
+        state.executor = Some(executor);
+    }
+
+    /// The sandbox, if it was observed.
+    #[must_use]
+    pub fn executor(&self) -> Option<Arc<Executor>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).executor.clone()
+    }
+
+    fn order(&self, order: Order) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.executor {
+            Some(executor) => give(executor, order),
+            // The core has no more open jobs than that, and gives no second order to one that is closing.
+            None if state.waiting.len() < JOB_QUEUE_MAX.saturating_mul(2) => state.waiting.push(order),
+            None => {}
+        }
+    }
+}
+
+fn give(executor: &Arc<Executor>, order: Order) {
+    match order {
+        Order::Start(ticket) => executor.start(ticket),
+        Order::Stop(origin, job) => executor.stop(origin, job),
+        Order::Close(ticket, reason) => executor.close(ticket, reason),
+    }
+}
+
+/// Everybody who does something for the machine.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Carries messages.
+    pub delivery: Arc<Delivery>,
+    /// Runs agents.
+    pub agents: Arc<Agents>,
+    /// Runs jobs.
+    pub jobs: Arc<Jobs>,
+    /// Wakes.
+    pub timer: Timer,
+    /// Raised when a flight or a job changed.
+    pub changes: watch::Sender<u64>,
+}
+
+impl Perform<Machine> for Surroundings {
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::SendFrame(peer, session, frame) => self.delivery.send_frame(peer, session, frame),
+            Action::StreamFrom(peer, session, seq) => self.delivery.stream_from(peer, session, seq),
+            Action::OutboxGrew(peer) => self.delivery.grew(peer),
+            Action::Answer(peer, session, frame) => self.delivery.answer(peer, session, frame),
+            Action::Reset(peer, session) => self.delivery.reset(peer, session),
+            Action::StartRun { origin, flight, attempt, agent, task, remaining_ms, hops } => {
+                self.agents.start(Start { origin, flight, attempt, agent, task, remaining_ms, hops });
+            }
+            Action::StopRun { origin, flight } => self.agents.stop(origin, flight),
+            Action::StartJob(ticket) => self.jobs.order(Order::Start(ticket)),
+            Action::StopJob { origin, job } => self.jobs.order(Order::Stop(origin, job)),
+            Action::CloseJob(ticket, reason) => self.jobs.order(Order::Close(ticket, reason)),
+            Action::WakeAt(at) => self.timer.wake_at(at),
+            Action::FlightChanged(_) | Action::JobChanged(_) => {
+                self.changes.send_modify(|count| *count = count.wrapping_add(1));
+            }
+        }
+    }
+
+    fn quarantined(&mut self, event: &Event) {
+        if let Event::Delivery(peer, _) = event {
+            tracing::error!(peer = %peer.short(), "an event of this peer could not be handled; its stream is paused");
+            self.delivery.pause(*peer);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Nodes that a test founds, joins, runs, kills and asks.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mesh_node::api::tokens::Token;
+use mesh_node::client::{Client, Endpoint};
+use mesh_node::founding::{self, Choice};
+use mesh_node::home::Home;
+use mesh_node::node;
+use mesh_protocol::api::mesh::InviteRequest;
+use mesh_protocol::api::node::Status;
+use mesh_protocol::policy::Trust;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything a test waits for may take.
+pub(crate) const WITHIN: Duration = Duration::from_secs(20);
+
+/// An agent that says its task back.
+pub(crate) const ECHO: &str = "[[agent]]\nname = \"echo\"\ncommand = [\"/bin/cat\"]\n";
+
+/// One node and its home.
+pub(crate) struct Node {
+    dir: PathBuf,
+    stopping: CancellationToken,
+    task: Option<tokio::task::JoinHandle<()>>,
+    pub(crate) client: Client,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+    }
+}
+
+fn home(dir: &Path, name: &str, extra: &str) -> Home {
+    let home = Home::open(dir).unwrap();
+    let config = format!(
+        "[node]\nname = \"{name}\"\nlisten = \"127.0.0.1:0\"\n\n[executor]\nenabled = false\n\n{extra}"
+    );
+    std::fs::write(home.config_file(), config).unwrap();
+    home
+}
+
+fn choice(trust: Trust) -> Choice {
+    Choice { name: None, trust }
+}
+
+impl Node {
+    /// A new mesh of one node, running.
+    pub(crate) async fn found(root: &Path, name: &str, extra: &str, trust: Trust) -> Self {
+        let dir = root.join(name);
+        let home = home(&dir, name, extra);
+        founding::init(&home, &choice(trust)).unwrap();
+        Self::start(dir).await
+    }
+
+    /// Another node of this node's mesh, running.
+    pub(crate) async fn join(&self, root: &Path, name: &str, extra: &str, trust: Trust) -> Self {
+        let invited = self.client.invite(&InviteRequest { ttl_seconds: 60, trust }).await.unwrap();
+        let dir = root.join(name);
+        let home = home(&dir, name, extra);
+        founding::join(&home, &choice(trust), &invited.ticket.parse().unwrap()).await.unwrap();
+        Self::start(dir).await
+    }
+
+    pub(crate) async fn start(dir: PathBuf) -> Self {
+        let home = Home::open(&dir).unwrap();
+        let socket = home.socket(|_| None).unwrap();
+        let stopping = CancellationToken::new();
+        let (ready, up) = tokio::sync::oneshot::channel();
+        let stop = stopping.clone();
+        let task = tokio::spawn(async move {
+            node::run(&home, stop, move || ready.send(()).unwrap()).await.unwrap();
+        });
+        tokio::time::timeout(WITHIN, up).await.expect("the node starts in time").expect("the node starts");
+        let token = Token::read(&dir.join("tokens/operator")).unwrap();
+        let endpoint =
+            Endpoint { home: dir.clone(), lock: dir.join("mesh.lock"), socket, token: Some(token) };
+        Self { dir, stopping, task: Some(task), client: Client::new(endpoint) }
+    }
+
+    /// Stops the node; its home stays.
+    pub(crate) async fn stop(mut self) -> PathBuf {
+        self.stopping.cancel();
+        let task = self.task.take().unwrap();
+        tokio::time::timeout(WITHIN, task).await.expect("the node stops in time").unwrap();
+        self.dir.clone()
+    }
+
+    /// The status, once it is as it should be.
+    pub(crate) async fn status_when(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
+        let deadline = tokio::time::Instant::now() + WITHIN;
+        loop {
+            let status = self.client.status().await.unwrap();
+            if holds(&status) {
+                return status;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{what}: {status:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until this node sees the peer in a state.
+    pub(crate) async fn sees(&self, peer: &str, state: &str) {
+        let is = |status: &Status| status.peers.iter().any(|p| p.name == peer && p.state == state);
+        self.status_when(&format!("{peer} should be {state}"), is).await;
+    }
+}
