@@ -1,0 +1,156 @@
+//! That what the documents tell people to type exists.
+//!
+//! A fenced block marked `sh test` in a Markdown file is a promise: each of its commands is one of ours or cargo's, and
+//! what it names is there. The commands are not run: that is what the tests behind them do.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context as _, ensure};
+
+use crate::repository::{files, none, read, top};
+
+/// How a block says that its commands are checked.
+const FENCE: &str = "```sh test";
+
+/// The two commands a reader starts with.
+const FIRST_COMMANDS: &[&str] = &["cargo run --release -p mesh-cli -- demo", "./tests/run"];
+
+/// What follows `cargo` in a checked block.
+const CARGO_COMMANDS: &[&str] =
+    &["bench", "build", "clippy", "doc", "fmt", "install", "nextest", "run", "test"];
+
+/// A command of a document, and where it stands.
+struct Typed {
+    place: String,
+    words: Vec<String>,
+}
+
+/// The commands of every checked block: comments and settings before the program left out, `\` at the end joined.
+fn typed() -> anyhow::Result<Vec<Typed>> {
+    let mut commands = Vec::new();
+    for file in files()?.iter().filter(|file| file.path.ends_with(".md")) {
+        let mut inside = false;
+        let text = file.text.replace("\\\n", " ");
+        for line in text.lines() {
+            let line = line.trim();
+            if line.starts_with("```") {
+                inside = line == FENCE;
+            } else if inside {
+                let code = line.split(" #").next().unwrap_or_default();
+                let words = code.split_whitespace().skip_while(|word| is_setting(word)).map(str::to_owned);
+                let words: Vec<String> = words.collect();
+                if !code.starts_with('#') && !words.is_empty() {
+                    commands.push(Typed { place: format!("{}: {line}", file.path), words });
+                }
+            }
+        }
+    }
+    Ok(commands)
+}
+
+/// Whether this is `NAME=value` before a program.
+fn is_setting(word: &str) -> bool {
+    word.split_once('=')
+        .is_some_and(|(name, _)| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
+}
+
+/// What is wrong with a command, if anything.
+fn check(words: &[String], packages: &BTreeSet<String>) -> anyhow::Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["cargo", command, rest @ ..] => {
+            ensure!(CARGO_COMMANDS.contains(command), "no such cargo command");
+            let package = rest.iter().position(|word| *word == "-p").and_then(|at| rest.get(at + 1));
+            if let Some(package) = package {
+                ensure!(packages.contains(*package), "no package {package}");
+            }
+            match rest.iter().position(|word| *word == "--") {
+                Some(at) if package == Some(&"mesh-cli") => {
+                    understood(rest.get(at + 1..).unwrap_or_default())
+                }
+                _ => Ok(()),
+            }
+        }
+        ["mesh-cli", arguments @ ..] => understood(arguments),
+        [program, ..] if program.starts_with("./") => {
+            let mode = top().join(program).metadata().context("no such file")?.permissions().mode();
+            ensure!(mode & 0o111 != 0, "not executable");
+            Ok(())
+        }
+        _ => anyhow::bail!("neither ours nor cargo's"),
+    }
+}
+
+/// Whether the command line has the command of `arguments` and each of its long options: it is asked for its help.
+fn understood(arguments: &[&str]) -> anyhow::Result<()> {
+    let words = arguments.split(|word| word.starts_with('-')).next().unwrap_or_default();
+    // Two, because of commands like `setup gvisor`; more would be parts of a quoted text.
+    let command = words.iter().take(2);
+    let program = env!("CARGO_BIN_EXE_mesh-under-test");
+    let output = std::process::Command::new(program).args(command).arg("--help").output()?;
+    ensure!(output.status.success(), "no such command");
+    let help = String::from_utf8_lossy(&output.stdout);
+    for option in arguments.iter().filter(|word| word.starts_with("--")) {
+        let name = option.split('=').next().unwrap_or_default();
+        ensure!(help.split([' ', ',', '\n', '[', '=']).any(|word| word == name), "no option {name}");
+    }
+    Ok(())
+}
+
+fn packages() -> anyhow::Result<BTreeSet<String>> {
+    let manifests = files()?.into_iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let name = |text: String| {
+        text.lines().find_map(|line| Some(line.strip_prefix("name = \"")?.trim_end_matches('"').to_owned()))
+    };
+    Ok(manifests.filter_map(|manifest| name(manifest.text)).collect())
+}
+
+#[test]
+fn what_the_documents_say_to_type_exists() -> anyhow::Result<()> {
+    let packages = packages()?;
+    let typed = typed()?;
+    assert!(typed.len() > 5, "only {} commands were found in `sh test` blocks", typed.len());
+    let failed = typed.iter().filter_map(|typed| {
+        let error = check(&typed.words, &packages).err()?;
+        Some(format!("{} ({error:#})", typed.place))
+    });
+    none(&failed.collect::<Vec<_>>(), "a command in a document works in a fresh clone");
+    Ok(())
+}
+
+#[test]
+fn a_command_that_is_not_there_is_noticed() -> anyhow::Result<()> {
+    let packages = packages()?;
+    let refused =
+        |line: &str| check(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), &packages).is_err();
+    assert!(refused("mesh-cli no-such-command"));
+    assert!(refused("mesh-cli ask --no-such-option"));
+    assert!(refused("cargo run -p mesh-cli -- no-such-command"));
+    assert!(refused("cargo test -p no-such-package"));
+    assert!(refused("./no/such/file"));
+    assert!(!refused("./tests/run"));
+    Ok(())
+}
+
+#[test]
+fn the_readme_starts_with_the_two_commands() -> anyhow::Result<()> {
+    let readme = read("README.md")?;
+    let typed: Vec<&str> = readme.lines().map(str::trim).collect();
+    let missing =
+        FIRST_COMMANDS.iter().filter(|command| !typed.contains(command)).map(|&command| command.to_owned());
+    none(&missing.collect::<Vec<_>>(), "a reader of README.md sees these on lines of their own");
+    Ok(())
+}
+
+#[test]
+fn the_change_log_has_a_place_for_what_comes_next() -> anyhow::Result<()> {
+    assert!(read("CHANGELOG.md")?.lines().any(|line| line == "## Unreleased"));
+    Ok(())
+}
+
+#[test]
+fn the_page_for_coding_agents_stays_short() -> anyhow::Result<()> {
+    assert!(read("AGENTS.md")?.lines().count() <= 25);
+    Ok(())
+}
