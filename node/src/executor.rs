@@ -46,8 +46,8 @@ pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
 /// Takes in what becomes of jobs: a way to the writer.
 pub trait Report: Send + Sync {
-    /// Hands an event over. Called on an executor's own thread, which it may block; never from within
-    /// [`Executor::start`], [`Executor::stop`] or [`Executor::close`].
+    /// Hands an event over. Called on an executor's own thread, which it may block but must not end by a panic; never
+    /// called from within [`Executor::start`], [`Executor::stop`] or [`Executor::close`].
     fn report(&self, event: Event);
 }
 

@@ -179,3 +179,80 @@ impl Queue {
         state.workers == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mesh_protocol::isolation::IsolationClass;
+    use mesh_protocol::job::{JobLimits, JobSpec, Language};
+
+    use super::*;
+
+    fn ticket(attempt: u32) -> JobTicket {
+        JobTicket {
+            origin: NodeId::from_bytes([1; 32]),
+            job: JobId::from_bytes([2; 16]),
+            attempt,
+            tenant: "nova/claude".to_owned(),
+            spec: JobSpec {
+                language: Language::Bash,
+                code: "true".to_owned(),
+                stdin: String::new(),
+                limits: JobLimits::default(),
+                minimum_isolation: IsolationClass::default(),
+            },
+            created_wall_ms: 0,
+        }
+    }
+
+    fn taken(queue: &Queue) -> (JobTicket, Cancel) {
+        let (ticket, cancel) = queue.next_job().unwrap();
+        (ticket, cancel.unwrap())
+    }
+
+    #[test]
+    fn a_later_attempt_stops_an_earlier_one_and_outlives_its_end() {
+        let queue = Queue::default();
+        queue.start(ticket(1));
+        let (first, first_cancel) = taken(&queue);
+        queue.start(ticket(2));
+        let (second, second_cancel) = taken(&queue);
+        assert!(first_cancel.is_cancelled() && !second_cancel.is_cancelled());
+        queue.finish(&first);
+        queue.stop(second.origin, second.job);
+        assert!(second_cancel.is_cancelled());
+        assert!(queue.was_stopped(&second) && !queue.was_stopped(&first));
+        queue.finish(&second);
+        assert_eq!(queue.running(), 0);
+    }
+
+    #[test]
+    fn closing_cancels_every_job_without_a_word_from_its_requester_and_hands_out_the_rest() {
+        let queue = Queue::default();
+        queue.start(ticket(1));
+        queue.close();
+        let (job, cancel) = taken(&queue);
+        assert!(cancel.is_cancelled() && !queue.was_stopped(&job));
+        assert!(queue.next_job().is_none() && queue.next_errand().is_none());
+    }
+
+    #[test]
+    fn a_full_lane_takes_nothing_in_and_leaves_the_other_open() {
+        let queue = Queue::default();
+        for _ in 0..=JOB_QUEUE_MAX {
+            queue.send(Errand::Close(ticket(1), CloseReason::NodeRestarted));
+        }
+        queue.start(ticket(1));
+        queue.close();
+        assert_eq!(std::iter::from_fn(|| queue.next_errand()).count(), JOB_QUEUE_MAX);
+        assert!(queue.next_job().is_some());
+    }
+
+    #[test]
+    fn workers_are_waited_for_until_the_last_has_left() {
+        let queue = Arc::new(Queue::default());
+        let presence = queue.enter();
+        assert!(!queue.wait_until_left(Duration::ZERO));
+        drop(presence);
+        assert!(queue.wait_until_left(Duration::ZERO));
+    }
+}

@@ -94,3 +94,56 @@ impl Verdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mesh_sandbox::{
+        Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits, ResourceUsage, StreamReport,
+    };
+
+    use super::*;
+
+    /// What a sandbox reports that never became ready.
+    fn never_ready(killed_by: KilledBy, outcome: mesh_sandbox::Outcome, exit_code: Option<i32>) -> JobReport {
+        let asked = RequestedLimits::default();
+        let nothing =
+            StreamReport { bytes_seen: 0, bytes_kept: 0, raw_sha256: String::new(), truncated: false };
+        JobReport {
+            outcome,
+            killed_by: Some(killed_by),
+            exit_code,
+            requested_limits: asked,
+            effective_limits: EffectiveLimits::clamp(&asked, &Bounds::default()),
+            limit_enforcement: LimitEnforcement {
+                wall_seconds: true,
+                cpu_seconds: true,
+                mem_mb: true,
+                max_pids: true,
+                max_file_mb: true,
+            },
+            resource_usage: ResourceUsage::default(),
+            stdout: nothing.clone(),
+            stderr: nothing,
+            posture: None,
+            diagnostic: None,
+        }
+    }
+
+    #[test]
+    fn only_a_sandbox_that_exited_by_itself_before_ready_surely_ran_nothing() {
+        let error = mesh_sandbox::Outcome::Error;
+        let exited = Verdict::of_report(&never_ready(KilledBy::NotReady, error, Some(128)), false);
+        assert_eq!((exited.killed_by, exited.may_have_run), (Some("executor_failure"), false));
+        let killed = Verdict::of_report(&never_ready(KilledBy::NotReady, error, None), false);
+        assert!(killed.may_have_run);
+    }
+
+    #[test]
+    fn a_stop_nobody_asked_for_is_a_restart_and_not_a_cancellation() {
+        let stopped = never_ready(KilledBy::Cancelled, mesh_sandbox::Outcome::Cancelled, None);
+        let asked_for = Verdict::of_report(&stopped, true);
+        assert_eq!((asked_for.outcome, asked_for.killed_by), (Outcome::Cancelled, Some("cancelled")));
+        let restart = Verdict::of_report(&stopped, false);
+        assert_eq!((restart.outcome, restart.killed_by), (Outcome::Error, Some("server_restarted")));
+    }
+}
