@@ -20,6 +20,7 @@ mod daemon;
 mod excerpt;
 mod host;
 pub mod limits;
+mod options;
 mod policy;
 pub mod reconciliation;
 mod report;
@@ -27,8 +28,6 @@ mod schema;
 mod server;
 mod submission;
 mod tool;
-
-use std::process::ExitCode;
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
@@ -38,9 +37,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
-pub use daemon::{Credential, Daemon};
+pub use daemon::Daemon;
+pub use options::{Options, OptionsError};
 pub use policy::{Policy, PolicyError};
 
 use call::Adapter;
@@ -49,24 +48,15 @@ use limits::{FINISH_WITHIN, STOP_WITHIN};
 use server::Server;
 use submission::Submissions;
 
-/// What the adapter is started with. All of it is the operator's.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The node it speaks to.
-    pub daemon: Daemon,
-    /// What holds for every job.
-    pub policy: Policy,
-}
-
 /// Why a conversation with a host did not come about or broke.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The system has no randomness for keys.
     #[error("the system's random generator failed")]
     Random(#[source] rand::rngs::SysError),
-    /// There is no runtime, or no signals.
-    #[error("cannot start")]
-    Start(#[source] std::io::Error),
+    /// The system does not let us hear its signals.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
     /// The host and we could not agree to speak.
     #[error("the host's first messages make no session")]
     Handshake(#[source] Box<ServerInitializeError>),
@@ -75,46 +65,26 @@ pub enum ServeError {
     Task(#[source] tokio::task::JoinError),
 }
 
-/// Serves the host on standard input and output until it leaves, and returns the process's exit code: 0 when the host
-/// left or SIGTERM or SIGINT came, 1 otherwise, with the reason on standard error.
+/// Serves the host on standard input and output until it leaves or SIGTERM or SIGINT comes; all three are success.
 ///
-/// Blocks and runs a runtime of its own, so it must not be called from within one. The caller exits right after: a
-/// read of standard input that cannot be interrupted may be left behind.
-#[must_use]
-pub fn serve_stdio(options: Options) -> ExitCode {
-    let filter = EnvFilter::try_from_env("MESH_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    // A program that has set up its log already keeps it.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
-    match block_on_stdio(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::error!(cause, "{error}");
-            ExitCode::FAILURE
-        }
+/// The log goes where the process sends it, which must not be standard output. A read of standard input that cannot be
+/// interrupted may be left behind, so the caller shuts its runtime down without waiting for it.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_stdio(options: Options) -> Result<(), ServeError> {
+    let leave = CancellationToken::new();
+    let mut term = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let (reader, writer) = stdio_pipes();
+    let mut served = std::pin::pin!(serve(options, reader, writer, leave.clone()));
+    tokio::select! {
+        served = served.as_mut() => return served,
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
     }
-}
-
-fn block_on_stdio(options: Options) -> Result<(), ServeError> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
-    let served = runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate()).map_err(ServeError::Start)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Start)?;
-        let leave = CancellationToken::new();
-        let signalled = leave.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            signalled.cancel();
-        });
-        let (reader, writer) = stdio_pipes();
-        serve(options, reader, writer, leave).await
-    });
-    runtime.shutdown_background();
-    served
+    leave.cancel();
+    served.await
 }
 
 /// Serves one host on a pair of pipes until it closes `reader` or `leave` is cancelled, and is back within a second

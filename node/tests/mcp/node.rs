@@ -12,7 +12,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use mesh_node::api::SCHEMA_HEADER;
-use mesh_node::mcp::{Credential, Daemon};
+use mesh_node::home::Home;
+use mesh_node::mcp::Daemon;
 use mesh_protocol::api::SCHEMA_VERSION;
 use mesh_protocol::api::ask::{DeliveryPhase, FlightView, Receipt};
 use mesh_protocol::api::error::ApiError;
@@ -69,7 +70,8 @@ impl Node {
     /// A node that answers by `script`.
     pub(crate) fn with(script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("mesh.sock")).unwrap();
+        let listener =
+            UnixListener::bind(Home::open(folder.path()).unwrap().run().join("mesh.sock")).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (counted, count) = watch::channel(0);
         let script: Arc<Script> = Arc::new(script);
@@ -107,8 +109,7 @@ impl Node {
 
 /// A home in which no node ever ran.
 pub(crate) fn daemon_in(home: PathBuf) -> Daemon {
-    let credential = Credential::File(home.join("tokens/operator"));
-    Daemon { lock: home.join("mesh.lock"), socket: home.join("mesh.sock"), home, credential }
+    Daemon { home, runtime_directory: None, token: None }
 }
 
 async fn answer(
