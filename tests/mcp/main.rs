@@ -1,6 +1,6 @@
 //! The MCP adapter as a process: what hosts rely on when they start, use and end it.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails where it unwraps")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails where it unwraps")]
 
 mod process;
 mod scripted_node;

@@ -152,7 +152,7 @@ fn agent() -> AgentView {
         node: node(),
         node_name: "atlas".into(),
         harness: "command".into(),
-        profile: PermissionProfile::Review,
+        profile: Some(PermissionProfile::Review),
         reachability: "online".into(),
         reason: None,
         description: "reviews changes".into(),

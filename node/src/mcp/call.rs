@@ -17,7 +17,7 @@ use super::daemon::Daemon;
 use super::policy::Policy;
 use super::submission::Submissions;
 use super::tool::Tool;
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 
 /// What every call of this process works with.
 pub(crate) struct Adapter {
@@ -62,11 +62,11 @@ impl Call<'_> {
     /// The node's answer, unless the call is stopped first.
     async fn unless_stopped<T>(
         &self,
-        request: impl Future<Output = Result<T, crate::client::ClientError>>,
+        request: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ApiError> {
         tokio::select! {
             biased;
-            answered = request => answered.map_err(crate::client::ClientError::into_api_error),
+            answered = request => answered.map_err(ClientError::into_api_error),
             () = self.stop.cancelled() => Err(stopped()),
         }
     }

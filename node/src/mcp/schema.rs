@@ -13,7 +13,10 @@ use serde_json::Value;
 
 /// The schema of what a tool takes.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Arc<JsonObject> {
-    of::<T>(Contract::Deserialize)
+    let mut schema = of::<T>(Contract::Deserialize);
+    // Some hosts want to see that there are none.
+    Arc::make_mut(&mut schema).entry("properties").or_insert_with(|| Value::Object(JsonObject::new()));
+    schema
 }
 
 /// The schema of what a tool gives.

@@ -6,7 +6,6 @@ use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::id::FlightId;
 
 use super::{Answer, Call, report};
-use crate::client::ClientError;
 use crate::mcp::arguments::{self, Ask, Flight, FlightWait, Nothing, Resolve, Send};
 use crate::mcp::report::flight::{AskReport, InvocationReport};
 use crate::mcp::report::{AgentReport, ResolveKind, ResolveReport, SendReport, WhoamiReport};
@@ -31,10 +30,9 @@ impl Call<'_> {
                 hints: Vec::new(),
             }),
             Err(error) => {
-                let kind = match (error.kind, error.code.as_str()) {
-                    (ErrorKind::Ambiguous, _) => ResolveKind::Ambiguous,
-                    // The other `not_found`s are about the node, not about the agent.
-                    (ErrorKind::NotFound, code) if code.starts_with("unknown") => ResolveKind::Unknown,
+                let kind = match error.kind {
+                    ErrorKind::Ambiguous => ResolveKind::Ambiguous,
+                    _ if is_missing(&error) => ResolveKind::Unknown,
                     _ => return Err(error),
                 };
                 let candidates = error.candidates.into_iter().map(|candidate| AgentReport {
@@ -104,10 +102,9 @@ fn found(view: Result<FlightView, ApiError>, waited: bool) -> Answer {
     }
 }
 
-/// Whether it is the flight that is not there, and not the node.
+/// Whether it is the thing asked for that is not there, and not the node.
 fn is_missing(error: &ApiError) -> bool {
-    let home = ClientError::NoHome { home: std::path::PathBuf::new() }.into_api_error();
-    error.kind == ErrorKind::NotFound && error.code != home.code && error.code != "no_such_route"
+    error.kind == ErrorKind::NotFound && !matches!(error.code.as_str(), "no_home" | "no_such_route")
 }
 
 /// After a lost answer the same call with the same id is safe; say which id that is.
