@@ -44,6 +44,19 @@ pub(crate) struct Node {
     reports: Receiver<Event>,
 }
 
+/// Waits for the sandbox to go, so that a test leaves no control group behind.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let executor = &self.executor;
+        let shut_down = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(executor.shutdown())
+        };
+        // On a thread of its own: the test's may not block.
+        let _ = std::thread::scope(|scope| scope.spawn(shut_down).join());
+    }
+}
+
 /// How an attempt was reported.
 pub(crate) struct Ended {
     pub(crate) job: JobId,
