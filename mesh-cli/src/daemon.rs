@@ -18,8 +18,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use mesh_node::client::Client;
+use mesh_node::home::Home;
+use mesh_node::node;
 use mesh_protocol::api::node::Status;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::tail;
 use crate::environment::MESH_HOME;
@@ -89,9 +93,31 @@ pub(crate) fn log_file(home: &Path) -> PathBuf {
     home.join("node.log")
 }
 
-/// Runs the node of this home in this process until it is stopped.
-pub(crate) async fn foreground(_: &Path) -> Result<Exit, Failure> {
-    Err(Failure::NotBuilt { command: "up" })
+/// Runs the node of this home in this process until it is stopped: by `down`, SIGTERM or Ctrl-C.
+pub(crate) async fn foreground(home: &Path) -> Result<Exit, Failure> {
+    let home = Home::open(home)?;
+    let stopping = CancellationToken::new();
+    let stop = stopping.clone();
+    tokio::spawn(async move {
+        told_to_stop().await;
+        stop.cancel();
+    });
+    node::run(&home, stopping, || {}).await?;
+    Ok(Exit::Done)
+}
+
+async fn told_to_stop() {
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut stream) => drop(stream.recv().await),
+            // Without a handler the signal's default ends the process, which the next start mends.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminated => {}
+        Ok(()) = tokio::signal::ctrl_c() => {}
+    }
 }
 
 /// Starts a process for the node of this home and waits until it answers.

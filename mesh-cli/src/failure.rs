@@ -7,7 +7,11 @@ use std::error::Error;
 
 use mesh_node::api::tokens::TokenError;
 use mesh_node::client::ClientError;
+use mesh_node::founding::FoundingError;
 use mesh_node::home::HomeError;
+use mesh_node::join::JoinError;
+use mesh_node::mcp::PolicyError;
+use mesh_node::node::NodeError;
 use mesh_node::setup::SetupError;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::ticket::TicketError;
@@ -54,12 +58,15 @@ pub(crate) enum Failure {
         /// The flag that gives it.
         flag: &'static str,
     },
-    /// This build does not have it.
-    #[error("`mesh-cli {command}` is not in this build")]
-    NotBuilt {
-        /// The command.
-        command: &'static str,
-    },
+    /// A mesh was not founded or joined.
+    #[error(transparent)]
+    Founding(#[from] FoundingError),
+    /// The node of this process does not run.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The adapter's settings contradict each other.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// What was asked for is there and cannot be written out.
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),
@@ -111,11 +118,49 @@ impl Failure {
             Self::NotConfirmed { flag } => {
                 (ErrorKind::Refused, "not_confirmed", vec![format!("add `{flag}` to say it beforehand")])
             }
-            Self::NotBuilt { .. } => (ErrorKind::Unavailable, "not_built", Vec::new()),
+            Self::Founding(error) => founding_answer(error),
+            Self::Node(error) => node_answer(error),
+            Self::Policy(_) => (ErrorKind::Invalid, "usage", Vec::new()),
             Self::Output(_) => (ErrorKind::Unavailable, "output_failed", Vec::new()),
             Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", Vec::new()),
         };
         hints.into_iter().fold(ApiError::new(kind, code, message), ApiError::hint)
+    }
+}
+
+fn founding_answer(error: FoundingError) -> (ErrorKind, &'static str, Vec<String>) {
+    match error {
+        FoundingError::AlreadyMember { .. } => {
+            let other = "`--home DIR` makes another node beside it".to_owned();
+            (ErrorKind::Conflict, "already_member", vec!["`mesh-cli status` shows it".to_owned(), other])
+        }
+        FoundingError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
+        FoundingError::Config(_) => (ErrorKind::Invalid, "config_invalid", Vec::new()),
+        FoundingError::Join(error) => {
+            let (kind, code) = match error {
+                JoinError::Refused(_) | JoinError::Unproven => (ErrorKind::Refused, "ticket_refused"),
+                _ => (ErrorKind::Unavailable, "not_joined"),
+            };
+            (kind, code, error.hint().map(str::to_owned).into_iter().collect())
+        }
+        _ => (ErrorKind::Unavailable, "not_founded", Vec::new()),
+    }
+}
+
+fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
+    match error {
+        NodeError::NotAMember { .. } => {
+            let first = "`mesh-cli init` makes a mesh, `mesh-cli join -` joins one".to_owned();
+            (ErrorKind::Unavailable, "not_a_member", vec![first])
+        }
+        NodeError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
+        NodeError::Config(_) => (ErrorKind::Invalid, "config_invalid", Vec::new()),
+        NodeError::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
+        NodeError::Socket { .. } => {
+            let other = "another process has the port: set `listen` under `[node]` in config.toml".to_owned();
+            (ErrorKind::Unavailable, "port_taken", vec![other])
+        }
+        _ => (ErrorKind::Unavailable, "node_stopped", Vec::new()),
     }
 }
 

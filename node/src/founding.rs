@@ -1,10 +1,11 @@
 //! Making a home a member: founding a mesh, or joining one with a ticket.
 //!
-//! Both write the database first and the key file last: a home with a key is complete, one without is not begun, and
-//! what a crash in between left is overwritten by doing it again. A joiner that crashed there after it was let in has
-//! lost its key, so its ticket is spent and it needs another: the safe side of a one-time ticket.
+//! The key is kept under another name first, then the database is written, then the key gets its name: a home with
+//! `node.key` is complete, one without is not begun. What a crash in between left is used by doing it again: a joiner
+//! that was let in and crashed has the same key still, and its issuer lets the same key repeat its ticket.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use mesh_node_core::policy::DefaultTrust;
 use mesh_node_core::roster::{MemberRecord, Place, Revocations, RootSecret};
@@ -97,7 +98,7 @@ pub fn init(home: &Home, choice: &Choice) -> Result<Founded, FoundingError> {
     refuse_member(home, &database)?;
     let name = name_home(home, choice)?;
     let wall_ms = NodeClock::start(None).map_err(FoundingError::Socket)?.now().wall_ms;
-    let key = NodeKey::generate()?;
+    let key = new_key(home)?;
     let seed = NodeKey::generate()?.derive_secret(b"mesh-root");
     let root = MeshRoot::from_seed(&seed, wall_ms)?;
     let leaf = root.issue(key.node(), wall_ms)?;
@@ -110,7 +111,7 @@ pub fn init(home: &Home, choice: &Choice) -> Result<Founded, FoundingError> {
         tx.put(&(), &place);
         tx.put(&(), &DefaultTrust(choice.trust));
     })?;
-    key.store(&home.key_file())?;
+    keep_key(home)?;
     let root = root.certificate().key();
     Ok(Founded { node: key.node(), name, mesh: root.mesh(), root: root.fingerprint() })
 }
@@ -124,7 +125,7 @@ pub async fn join(home: &Home, choice: &Choice, ticket: &Ticket) -> Result<Found
     let database = home.open_database(&lock)?;
     refuse_member(home, &database)?;
     let name = name_home(home, choice)?;
-    let key = NodeKey::generate()?;
+    let key = new_key(home)?;
     let ipv6_only = ticket.addresses.iter().all(SocketAddr::is_ipv6);
     let any: SocketAddr = if ipv6_only { ([0_u16; 8], 0).into() } else { ([0_u8; 4], 0).into() };
     let socket = std::net::UdpSocket::bind(any).map_err(FoundingError::Socket)?;
@@ -146,10 +147,33 @@ pub async fn join(home: &Home, choice: &Choice, ticket: &Ticket) -> Result<Found
             tx.put(&joined.issuer, &MemberRecord(record));
         }
     })?;
-    key.store(&home.key_file())?;
+    keep_key(home)?;
     Ok(Founded { node: key.node(), name, mesh: ticket.mesh(), root: ticket.root })
 }
 
+fn unnamed_key(home: &Home) -> PathBuf {
+    home.root().join("node.unnamed.key")
+}
+
+/// The key of an attempt that was not finished, or a new one, kept before anybody hears of it.
+fn new_key(home: &Home) -> Result<NodeKey, FoundingError> {
+    let path = unnamed_key(home);
+    if path.exists() {
+        return Ok(NodeKey::load(&path)?);
+    }
+    let key = NodeKey::generate()?;
+    key.store(&path)?;
+    Ok(key)
+}
+
+/// Gives the key its name, durably: from now on the home is complete.
+fn keep_key(home: &Home) -> Result<(), FoundingError> {
+    let renamed = std::fs::rename(unnamed_key(home), home.key_file());
+    let durable = renamed.and_then(|()| std::fs::File::open(home.root())?.sync_all());
+    durable.map_err(|source| HomeError::Directory { path: home.root().to_owned(), source }.into())
+}
+
+/// A home with a named key is a member of the mesh its database says.
 fn refuse_member(home: &Home, database: &Database) -> Result<(), FoundingError> {
     if !home.key_file().exists() {
         return Ok(());

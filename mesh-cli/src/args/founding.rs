@@ -13,7 +13,7 @@ pub(crate) struct InitArgs {
     /// What this node is called; this machine's name when absent.
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// What nodes that join may do here, unless their ticket says otherwise: mine, team or none.
+    /// What other members may do here, unless their ticket says otherwise: mine, team or none.
     #[arg(long, default_value = "none")]
     pub(crate) trust: Trust,
 }
@@ -48,7 +48,7 @@ pub(crate) struct JoinArgs {
     /// What this node is called; this machine's name when absent.
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// What the node that issued the ticket may do here: mine, team or none.
+    /// What the other members may do here until you say otherwise: mine, team or none.
     #[arg(long, default_value = "none")]
     pub(crate) trust: Trust,
 }
