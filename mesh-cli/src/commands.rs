@@ -18,7 +18,7 @@ mod invite;
 mod jobs;
 mod join;
 mod logs;
-pub(crate) mod mcp_server;
+mod mcp_server;
 mod messages;
 mod outbox;
 mod overview;
@@ -69,8 +69,7 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Whoami => whoami::whoami(invocation).await,
         Command::Logs(args) => logs::logs(invocation, &args).await,
         Command::Setup(args) => setup::setup(invocation, &args).await,
-        // It has a runtime of its own and was served before this one began.
-        Command::McpServer => Ok(Exit::Done),
+        Command::McpServer => mcp_server::mcp_server(invocation).await,
         Command::Explain(args) => Ok(explain::explain(invocation, &args)),
         Command::Completions(args) => Ok(completions::completions(invocation, &args)),
     }

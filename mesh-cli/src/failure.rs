@@ -10,7 +10,7 @@ use mesh_node::client::ClientError;
 use mesh_node::founding::FoundingError;
 use mesh_node::home::HomeError;
 use mesh_node::join::JoinError;
-use mesh_node::mcp::PolicyError;
+use mesh_node::mcp::{OptionsError, ServeError};
 use mesh_node::node::NodeError;
 use mesh_node::setup::SetupError;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
@@ -64,9 +64,12 @@ pub(crate) enum Failure {
     /// The node of this process does not run.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The adapter's settings contradict each other.
+    /// The adapter's settings are wrong.
     #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Adapter(#[from] OptionsError),
+    /// The adapter and its host could not speak.
+    #[error(transparent)]
+    Host(#[from] ServeError),
     /// What was asked for is there and cannot be written out.
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),
@@ -120,7 +123,8 @@ impl Failure {
             }
             Self::Founding(error) => founding_answer(error),
             Self::Node(error) => node_answer(error),
-            Self::Policy(_) => (ErrorKind::Invalid, "usage", Vec::new()),
+            Self::Adapter(error) => (ErrorKind::Invalid, "adapter_settings", error.hints()),
+            Self::Host(_) => (ErrorKind::Unavailable, "no_session", Vec::new()),
             Self::Output(_) => (ErrorKind::Unavailable, "output_failed", Vec::new()),
             Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", Vec::new()),
         };

@@ -80,7 +80,8 @@ impl Invocation {
         self.left_running.borrow().clone()
     }
 
-    fn variable(&self, name: &str) -> Option<OsString> {
+    /// A variable of the environment, or the flag that stands for it.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         let flag = self.home.as_ref().filter(|_| name == MESH_HOME);
         flag.map(|home| home.clone().into_os_string()).or_else(|| std::env::var_os(name))
     }

@@ -44,20 +44,9 @@ use crate::printer::{Printer, Stream, Verbosity};
 #[must_use]
 pub fn main() -> ExitCode {
     match args::parse() {
-        Ok(cli) if matches!(cli.command, Some(args::Command::McpServer)) => adapt(&cli),
         Ok(cli) => run(cli).into(),
         Err(error) => complain(&error).into(),
     }
-}
-
-/// The MCP adapter has its own runtime and its own voice: nothing but JSON-RPC may be on standard output.
-fn adapt(cli: &Cli) -> ExitCode {
-    let invocation = Invocation::new(&cli.global);
-    commands::mcp_server::mcp_server(&invocation).unwrap_or_else(|failure| {
-        let report = failure.into_report();
-        invocation.printer.failure(&report.error, &report.causes);
-        report.exit.into()
-    })
 }
 
 /// Help and version are answers; everything else the parser says is wrong usage.
