@@ -27,6 +27,7 @@ use mesh_node_core::site::Site;
 use mesh_node_core::store::Overlay;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
+use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::peer::BootId;
 use mesh_protocol::record::Lifecycle;
 use mesh_protocol::revocation::{RevocationError, RevocationList};
@@ -52,7 +53,7 @@ use crate::network::{Network, Parts};
 use crate::sight::{self, Sources};
 use crate::storage::{Database, DatabaseError};
 use crate::surroundings::{Jobs, Surroundings};
-use crate::timer::Timer;
+use crate::timer::{self, Timer};
 use crate::transport::{BindError, Endpoint, Settings, Socket};
 use crate::writer::{self, WriterCore, WriterError};
 
@@ -198,7 +199,8 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     agents.attach(writer.clone());
     // First of all events: what a crash interrupted is ended before anything new begins.
     let _ = writer.post(Event::Started, 0).await;
-    tokio::spawn(timer.run(writer.clone(), Arc::clone(&clock)));
+    let ticking = tokio::spawn(timer.run(writer.clone(), Arc::clone(&clock)));
+    let tidying = tokio::spawn(timer::tidy(writer.clone()));
 
     let socket = addresses::bind(start.config.node.listen)?;
     let local_address = socket.local_addr().map_err(NodeError::System)?;
@@ -300,7 +302,7 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     {
         tracing::warn!("a job did not end in time; the next start closes it");
     }
-    looking.abort();
+    [looking, ticking, tidying].iter().for_each(tokio::task::JoinHandle::abort);
     let _ = driving.await;
     let _ = serving.await;
     writer.stop();
@@ -375,7 +377,9 @@ fn prepare_executor(
         dir: home.root().join("sandbox"),
         rootfs: None,
         instance: start.credentials.key.node().short(),
-        enabled: start.config.executor.enabled,
+        // gVisor is the one class there is: an operator who does not list it wants no jobs.
+        enabled: start.config.executor.enabled
+            && start.config.executor.allow_classes.contains(&IsolationClass::GvisorApplicationKernel),
         slots: start.config.executor.slots,
         runsc: start.config.executor.runsc.clone(),
         key: start.credentials.key.clone(),

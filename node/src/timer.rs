@@ -2,11 +2,14 @@
 //!
 //! The core names times; the earliest counts. A wake-up that comes too early finds nothing due and names the next time,
 //! so nothing has to be cancelled.
+//!
+//! Beside that, delivery is told now and then to forget what it need not keep.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mesh_node_core::event::Event;
+use mesh_node_core::event::{Command, Event, Reply};
+use mesh_node_core::limits::TIDY_BATCH;
 use mesh_node_core::machine::Machine;
 use mesh_node_core::time::NodeTime;
 use tokio::sync::watch;
@@ -16,6 +19,21 @@ use crate::writer::WriterHandle;
 
 /// Longest sleep at once: a suspended machine wakes with its deadlines at most this late.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// How often delivery looks for what it may forget.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+/// Has delivery forget what it need not keep, until the writer stops. Goes on at once while there is more.
+pub async fn tidy(writer: WriterHandle<Machine>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        while let Ok(Reply::Done(looked_at)) = writer.submit(Event::Command(Command::Tidy), 0).await {
+            if looked_at < TIDY_BATCH {
+                break;
+            }
+        }
+    }
+}
 
 /// The earliest time at which something is due.
 #[derive(Debug, Clone)]

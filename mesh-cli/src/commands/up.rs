@@ -17,7 +17,11 @@ pub(crate) async fn up(invocation: &Invocation, args: &UpArgs) -> Result<Exit, F
     let (status, was_up) = match client.status().await {
         Ok(status) => (status, true),
         Err(error @ mesh_node::client::ClientError::NoHome { .. }) => return Err(error.into()),
-        Err(_) => (daemon::start(&home, &client).await?, false),
+        Err(_) => {
+            daemon::start(&home, &client).await?;
+            // The first start makes the operator's token, which the status is read with.
+            (invocation.client()?.status().await?, false)
+        }
     };
     let printer = &invocation.printer;
     printer.note(if was_up { "the node was up already" } else { "the node is up" });

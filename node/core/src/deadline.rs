@@ -2,19 +2,28 @@
 //!
 //! A row is only a reminder. It fires at its time or later, and whoever handles it looks at the record itself: one
 //! that has ended ignores it. So nothing ever has to be found and cancelled.
+//!
+//! Everything that grows is forgotten this way too: whatever is kept for people is reminded of its end when it is
+//! written, [`RETAIN_MS`] later, and nothing is ever searched for.
 
-use mesh_protocol::id::{FlightId, JobId, NodeId};
+use mesh_protocol::id::{FlightId, JobId, MessageId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::broker::conversation::Message;
+use crate::broker::flight::Flight;
+use crate::broker::receipt::Given;
+use crate::broker::run::Run;
 use crate::event::Action;
-use crate::limits::DUE_BATCH;
+use crate::jobs::execution::Execution;
+use crate::jobs::job::{Evidence, Job};
+use crate::limits::{DUE_BATCH, RETAIN_MS};
 use crate::store::{Overlay, Record, Scan, Store, StoreError, Table, scan_prefix};
 use crate::time::NodeTime;
 use crate::turn::Turn;
 use crate::{broker, jobs};
 
 /// What is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Deadline {
     /// The answer to an ask is of no use any more.
     Flight(FlightId),
@@ -28,6 +37,18 @@ pub(crate) enum Deadline {
     JobSilence(JobId),
     /// An execution has waited too long.
     Execution(NodeId, JobId),
+    /// A message has been kept long enough.
+    ForgetMessage(MessageId),
+    /// A flight that has ended has been kept long enough.
+    ForgetFlight(FlightId),
+    /// A run that has ended has been kept long enough.
+    ForgetRun(NodeId, FlightId),
+    /// A job that has ended, and its evidence, have been kept long enough.
+    ForgetJob(JobId),
+    /// An execution that has ended has been kept long enough.
+    ForgetExecution(NodeId, JobId),
+    /// A receipt for a request id has been kept long enough.
+    ForgetReceipt(String),
 }
 
 impl Record for Deadline {
@@ -51,19 +72,44 @@ pub(crate) fn handle_due(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
             break;
         }
         turn.tx.delete::<Deadline>(&(at, unique));
-        match what {
-            Deadline::Flight(flight) => broker::flight::deadline_passed(turn, flight)?,
-            Deadline::FlightSilence(flight) => broker::flight::silence_passed(turn, flight)?,
-            Deadline::Run(origin, flight) => broker::run::deadline_passed(turn, origin, flight)?,
-            Deadline::Job(job) => jobs::job::deadline_passed(turn, job)?,
-            Deadline::JobSilence(job) => jobs::job::silence_passed(turn, job)?,
-            Deadline::Execution(origin, job) => jobs::execution::deadline_passed(turn, origin, job)?,
-        }
+        fire(turn, what)?;
     }
     if let Some(next) = next(turn.tx)? {
         turn.actions.push(Action::WakeAt(next));
     }
     Ok(())
+}
+
+fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
+    match what {
+        Deadline::Flight(flight) => broker::flight::deadline_passed(turn, flight),
+        Deadline::FlightSilence(flight) => broker::flight::silence_passed(turn, flight),
+        Deadline::Run(origin, flight) => broker::run::deadline_passed(turn, origin, flight),
+        Deadline::Job(job) => jobs::job::deadline_passed(turn, job),
+        Deadline::JobSilence(job) => jobs::job::silence_passed(turn, job),
+        Deadline::Execution(origin, job) => jobs::execution::deadline_passed(turn, origin, job),
+        Deadline::ForgetMessage(message) => forget::<Message>(turn, &message),
+        Deadline::ForgetFlight(flight) => forget::<Flight>(turn, &flight),
+        Deadline::ForgetRun(origin, flight) => forget::<Run>(turn, &(origin, flight)),
+        Deadline::ForgetJob(job) => {
+            turn.tx.delete::<Evidence>(&job);
+            forget::<Job>(turn, &job)
+        }
+        Deadline::ForgetExecution(origin, job) => forget::<Execution>(turn, &(origin, job)),
+        Deadline::ForgetReceipt(key) => forget::<Given>(turn, &key),
+    }
+}
+
+/// Removes a record whose time is over. Whoever set the reminder did so when the record could not change any more.
+#[expect(clippy::unnecessary_wraps, reason = "every reminder is handled by a function of one shape")]
+fn forget<R: Record>(turn: &mut Turn<'_, '_>, key: &R::Key) -> Result<(), StoreError> {
+    turn.tx.delete::<R>(key);
+    Ok(())
+}
+
+/// Sets the reminder to forget something that has ended.
+pub(crate) fn retain(turn: &mut Turn<'_, '_>, what: Deadline) {
+    set(turn, turn.now.node.plus_ms(RETAIN_MS), what);
 }
 
 /// When the next reminder is due.

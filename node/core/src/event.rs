@@ -20,6 +20,8 @@ use mesh_protocol::policy::{Grant, Trust};
 use mesh_protocol::record::SignedRecord;
 use mesh_protocol::revocation::RevocationList;
 
+use serde::{Deserialize, Serialize};
+
 use crate::joining::{RedeemRequest, Redemption};
 use crate::policy::GrantChange;
 use crate::site::AgentSetting;
@@ -78,6 +80,8 @@ pub enum Command {
     Unblock(NodeId),
     /// Put a checked revocation list in force and end what waits for whom it names.
     Revoke(RevocationList),
+    /// Let delivery forget what it need not keep, a bounded number of rows; the answer is how many it looked at.
+    Tidy,
     /// Drop what waits for a peer and end the flights and jobs that depended on it.
     Discard(NodeId),
 }
@@ -184,7 +188,7 @@ pub enum Event {
 }
 
 /// Why a job is closed without having been run to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CloseReason {
     /// This node was restarted while it ran.
     NodeRestarted,

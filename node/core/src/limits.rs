@@ -100,3 +100,9 @@ pub const PREVIEW_CHARS: usize = 200;
 
 /// Open flights or jobs of one peer ended in one event, when that peer is gone.
 pub const OPEN_BATCH: usize = 10_000;
+
+/// How long what has ended is kept for people, in milliseconds: thirty days.
+pub const RETAIN_MS: u64 = 30 * 24 * 3_600_000;
+
+/// Rows the outbox may drop in one event.
+pub const TIDY_BATCH: usize = 512;

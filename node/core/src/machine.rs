@@ -18,6 +18,7 @@ use crate::event::{Action, Command, Delivery, Event, Reply};
 use crate::handler::{Handled, Handler};
 use crate::jobs::{execution, job};
 use crate::joining::{self, IssueError, RedeemRequest, Redemption};
+use crate::limits::TIDY_BATCH;
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
 use crate::policy::{self, DefaultTrust, GrantChange, TicketTrust};
 use crate::receive;
@@ -142,6 +143,7 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
             Ok(Reply::Done(0))
         }
         Command::Revoke(list) => revoke(turn, list),
+        Command::Tidy => Ok(Reply::Done(outbox::collect_garbage(turn.tx, turn.now, TIDY_BATCH)?)),
         Command::Discard(peer) => {
             let ended = peer_gone(turn, *peer)?;
             outbox::discard(turn.tx, turn.rng, *peer)?;

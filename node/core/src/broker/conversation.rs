@@ -6,6 +6,7 @@
 use mesh_protocol::id::{ConversationId, MessageId};
 use serde::{Deserialize, Serialize};
 
+use crate::deadline::{self, Deadline};
 use crate::store::{Record, Table};
 use crate::turn::Turn;
 
@@ -42,4 +43,5 @@ pub(crate) fn record(
 ) {
     let at_wall_ms = turn.now.wall_ms;
     turn.tx.put(&message, &Message { conversation, from, to, body, reply_to, at_wall_ms });
+    deadline::retain(turn, Deadline::ForgetMessage(message));
 }

@@ -152,6 +152,7 @@ fn end(
     flight.waiting_on = None;
     flight.outcome = Some(outcome);
     turn.tx.delete::<OpenFlight>(&(flight.node, id));
+    deadline::retain(turn, Deadline::ForgetFlight(id));
     update(turn, id, &mut flight);
     Ok(())
 }

@@ -6,6 +6,7 @@ use mesh_protocol::api::error::{ApiError, ErrorKind};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
+use crate::deadline::{self, Deadline};
 use crate::store::{Record, StoreError, Table, get};
 use crate::turn::Turn;
 
@@ -14,7 +15,7 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// A receipt that was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Given {
+pub(crate) struct Given {
     /// SHA-256 of the request it answers.
     fingerprint: [u8; 32],
     /// The receipt, as JSON: its type is the API's and grows with it.
@@ -83,5 +84,6 @@ pub(crate) fn keep(turn: &mut Turn<'_, '_>, slot: Option<Slot>, receipt: &impl S
         && let Ok(receipt) = serde_json::to_string(receipt)
     {
         turn.tx.put(&key, &Given { fingerprint, receipt });
+        deadline::retain(turn, Deadline::ForgetReceipt(key));
     }
 }

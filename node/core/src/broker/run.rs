@@ -229,6 +229,7 @@ fn end(
     run.task = String::new();
     run.outcome = Some(outcome.clone());
     turn.tx.put(&(origin, flight), &run);
+    deadline::retain(turn, Deadline::ForgetRun(origin, flight));
     turn.report(origin, Some(RUN_REPORT_BYTES), PeerMessage::RunEnded { flight, outcome })?;
     start_next(turn, &run.agent)
 }
@@ -251,6 +252,7 @@ pub(crate) fn stop(
     match get::<Run>(turn.tx, &key)? {
         None => {
             turn.tx.put(&key, &stopped_early(turn, never_begun.clone()));
+            deadline::retain(turn, Deadline::ForgetRun(origin, flight));
             turn.report(origin, None, PeerMessage::RunEnded { flight, outcome: never_begun })
         }
         Some(run) => match run.state {

@@ -32,8 +32,8 @@ pub enum ExecutionState {
     Queued,
     /// The sandbox has it.
     Running,
-    /// It is not run to its end; the sandbox is attesting that.
-    Closing,
+    /// It is not run to its end, for this reason; the sandbox is attesting that.
+    Closing(CloseReason),
     /// Over.
     Ended,
 }
@@ -167,7 +167,7 @@ pub(crate) fn reported(
     (result, evidence): (JobResult, Vec<u8>),
 ) -> Result<(), StoreError> {
     let current = get::<Execution>(turn.tx, &(origin, job))?.filter(|execution| {
-        let open = matches!(execution.state, ExecutionState::Running | ExecutionState::Closing);
+        let open = matches!(execution.state, ExecutionState::Running | ExecutionState::Closing(_));
         open && execution.attempt == attempt
     });
     let Some(mut execution) = current else { return Ok(()) };
@@ -176,6 +176,7 @@ pub(crate) fn reported(
     execution.spec.code = String::new();
     execution.spec.stdin = String::new();
     turn.tx.put(&(origin, job), &execution);
+    deadline::retain(turn, Deadline::ForgetExecution(origin, job));
     turn.report(origin, Some(JOB_REPORT_BYTES), PeerMessage::JobEnded { job, result, evidence })?;
     start_next(turn)
 }
@@ -190,6 +191,7 @@ pub(crate) fn stop(
     let key = (origin, job);
     let Some(mut execution) = get::<Execution>(turn.tx, &key)? else {
         turn.tx.put(&key, &stopped_early(turn));
+        deadline::retain(turn, Deadline::ForgetExecution(origin, job));
         let result = unproven("cancelled_before_start", false);
         return turn.report(origin, None, PeerMessage::JobEnded { job, result, evidence: Vec::new() });
     };
@@ -199,12 +201,12 @@ pub(crate) fn stop(
                 StopReason::Requested => CloseReason::CancelledBeforeStart,
                 StopReason::DeadlinePassed => CloseReason::DeadlinePassed,
             };
-            execution.state = ExecutionState::Closing;
+            execution.state = ExecutionState::Closing(why);
             turn.tx.put(&key, &execution);
             turn.actions.push(Action::CloseJob(ticket(origin, job, execution), why));
         }
         ExecutionState::Running => turn.actions.push(Action::StopJob { origin, job }),
-        ExecutionState::Closing | ExecutionState::Ended => {}
+        ExecutionState::Closing(_) | ExecutionState::Ended => {}
     }
     Ok(())
 }
@@ -242,12 +244,15 @@ pub(crate) fn deadline_passed(turn: &mut Turn<'_, '_>, origin: NodeId, job: JobI
 pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
     for ((_, origin, job), row) in scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)? {
         let Some(mut execution) = get::<Execution>(turn.tx, &(origin, job))? else { continue };
-        let interrupted = row.running || execution.state == ExecutionState::Closing;
-        if interrupted {
-            execution.state = ExecutionState::Closing;
-            turn.tx.put(&(origin, job), &execution);
-            turn.actions.push(Action::CloseJob(ticket(origin, job, execution), CloseReason::NodeRestarted));
-        }
+        let why = match execution.state {
+            // It was being closed already: for the reason it was.
+            ExecutionState::Closing(why) => why,
+            _ if row.running => CloseReason::NodeRestarted,
+            _ => continue,
+        };
+        execution.state = ExecutionState::Closing(why);
+        turn.tx.put(&(origin, job), &execution);
+        turn.actions.push(Action::CloseJob(ticket(origin, job, execution), why));
     }
     start_next(turn)
 }

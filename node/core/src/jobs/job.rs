@@ -247,6 +247,7 @@ fn end(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, result: JobResult) {
     job.waiting_on = None;
     job.result = Some(result);
     turn.tx.delete::<OpenJob>(&(job.node, id));
+    deadline::retain(turn, Deadline::ForgetJob(id));
     update(turn, id, &mut job);
 }
 

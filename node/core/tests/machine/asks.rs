@@ -4,7 +4,7 @@ use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event, Reply};
-use mesh_node_core::limits::SILENCE_MAX_MS;
+use mesh_node_core::limits::{RETAIN_MS, SILENCE_MAX_MS};
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::ask::CancelReply;
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
@@ -267,4 +267,16 @@ fn a_refused_ask_leaves_no_trace() {
     assert_eq!(pair.ask(A, "@nobody").unwrap_err().code, "unknown_target");
     assert_eq!(pair.ask(A, "@echo").unwrap_err().code, "ambiguous_target");
     assert_eq!(pair.nodes[A].store, before);
+}
+
+#[test]
+fn what_has_ended_is_forgotten_after_a_month_and_nothing_before() {
+    let mut pair = Pair::new();
+    let empty = pair.nodes[A].store.len();
+    let id = pair.ask_as(A, Caller::Operator, "@echo.node:a", Some("once")).unwrap().flight_id.unwrap();
+    pair.answer(A, reply("it"));
+    pair.pass(RETAIN_MS - 1);
+    assert_eq!(flight(&pair, id).outcome, Some(reply("it")));
+    pair.pass(2);
+    assert_eq!(pair.nodes[A].store.len(), empty, "no row is left of it");
 }

@@ -140,3 +140,20 @@ fn a_proof_that_does_not_verify_marks_the_result_and_keeps_it() {
     assert!(matches!(job.attested, Attested::Unverified(_)), "{:?}", job.attested);
     assert_eq!(job.result.unwrap().stdout, "1");
 }
+
+#[test]
+fn a_job_cancelled_before_it_started_stays_so_over_a_restart() {
+    let mut pair = Pair::new();
+    pair.link();
+    let first = run(&mut pair, A, None).unwrap();
+    let second = run(&mut pair, A, None).unwrap();
+    assert_eq!(started(&mut pair).job, first.job_id);
+    pair.command(A, Command::CancelJob(second.job_id)).unwrap();
+    pair.cut();
+    pair.restart(B);
+    let why = pair.nodes[B].todo.iter().find_map(|action| match action {
+        Action::CloseJob(ticket, why) if ticket.job == second.job_id => Some(*why),
+        _ => None,
+    });
+    assert_eq!(why, Some(CloseReason::CancelledBeforeStart));
+}
