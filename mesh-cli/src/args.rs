@@ -25,7 +25,7 @@ use anstream::ColorChoice;
 use clap::{ArgAction, Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::printer::{Printer, Verbosity};
-use crate::table::WIDTH_MAX;
+use crate::wrap::WIDTH_MAX;
 
 /// Ask agents and run code on any machine of your mesh.
 #[derive(Debug, Parser)]

@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use mesh_node::client::Client;
 use mesh_node::home::Home;
-use mesh_node::node;
-use mesh_protocol::api::node::Status;
+use mesh_node::node::NodeError;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::tail;
-use crate::environment::MESH_HOME;
+use crate::environment::{MESH_HOME, MESH_TOKEN};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -34,6 +33,8 @@ use crate::failure::Failure;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Bytes of the log after which a new one is begun at the next start.
+const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Lines of the log shown when the node did not start.
 const LAST_WORDS: usize = 8;
 
@@ -93,51 +94,66 @@ pub(crate) fn log_file(home: &Path) -> PathBuf {
     home.join("node.log")
 }
 
-/// Runs the node of this home in this process until it is stopped: by `down`, SIGTERM or Ctrl-C.
-pub(crate) async fn foreground(home: &Path) -> Result<Exit, Failure> {
-    let home = Home::open(home)?;
+/// The home, when it is a member of a mesh. One that is not there is not made.
+fn member_home(root: &Path) -> Result<Home, Failure> {
+    let not_a_member = || NodeError::NotAMember { home: root.to_owned() };
+    if !root.exists() {
+        return Err(not_a_member().into());
+    }
+    let home = Home::open(root)?;
+    if home.key_file().exists() { Ok(home) } else { Err(not_a_member().into()) }
+}
+
+/// Runs the node of this home in this process until it is stopped: by `down`, Ctrl-C or SIGTERM.
+pub(crate) async fn foreground(root: &Path) -> Result<Exit, Failure> {
+    let home = member_home(root)?;
     let stopping = CancellationToken::new();
-    let stop = stopping.clone();
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
+    let asked = stopping.clone();
     tokio::spawn(async move {
-        told_to_stop().await;
-        stop.cancel();
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        asked.cancel();
     });
-    node::run(&home, stopping, || {}).await?;
+    Box::pin(mesh_node::node::run(&home, stopping, || {})).await?;
     Ok(Exit::Done)
 }
 
-async fn told_to_stop() {
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut stream) => drop(stream.recv().await),
-            // Without a handler the signal's default ends the process, which the next start mends.
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = terminated => {}
-        Ok(()) = tokio::signal::ctrl_c() => {}
+/// Starts a process for the node of this home and waits until it answers.
+pub(crate) async fn start(root: &Path, client: &Client) -> Result<(), Failure> {
+    let home = member_home(root)?;
+    let log = log_file(home.root());
+    let mut child = spawn(home.root(), &log)?;
+    match tokio::time::timeout(READY_WITHIN, ready(&mut child, client, &log)).await {
+        Ok(ready) => Ok(ready?),
+        Err(_) => Err(DaemonError::Silent { pid: child.id(), after: READY_WITHIN }.into()),
     }
 }
 
-/// Starts a process for the node of this home and waits until it answers.
-pub(crate) async fn start(home: &Path, client: &Client) -> Result<Status, DaemonError> {
-    let log = log_file(home);
-    let mut child = spawn(home, &log)?;
-    let ready = tokio::time::timeout(READY_WITHIN, ready(&mut child, client, &log)).await;
-    ready.unwrap_or_else(|_| Err(DaemonError::Silent { pid: child.id(), after: READY_WITHIN }))
+/// Keeps the log from growing for ever: what is long enough is put aside when a node starts, in place of what was put
+/// aside before.
+fn put_aside(log: &Path) -> io::Result<()> {
+    match std::fs::metadata(log) {
+        Ok(metadata) if metadata.len() > LOG_BYTES_MAX => std::fs::rename(log, log.with_extension("log.1")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn spawn(home: &Path, log: &Path) -> Result<Child, DaemonError> {
     let mut options = File::options();
     options.append(true).create(true).mode(0o600);
     let failed = |source| DaemonError::Log { path: log.to_owned(), source };
-    let written = options.open(log).map_err(failed)?;
+    let written = put_aside(log).and_then(|()| options.open(log)).map_err(failed)?;
     let also_written = written.try_clone().map_err(failed)?;
     let program = std::env::current_exe().map_err(DaemonError::Spawn)?;
     Command::new(program)
         .args(["up", "--foreground"])
         .env(MESH_HOME, home)
+        .env_remove(MESH_TOKEN)
         .stdin(Stdio::null())
         .stdout(written)
         .stderr(also_written)
@@ -146,12 +162,12 @@ fn spawn(home: &Path, log: &Path) -> Result<Child, DaemonError> {
         .map_err(DaemonError::Spawn)
 }
 
-async fn ready(child: &mut Child, client: &Client, log: &Path) -> Result<Status, DaemonError> {
+async fn ready(child: &mut Child, client: &Client, log: &Path) -> Result<(), DaemonError> {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
-        if let Ok(status) = client.status().await {
-            return Ok(status);
+        if client.status().await.is_ok() {
+            return Ok(());
         }
         if let Some(status) = child.try_wait().map_err(DaemonError::Spawn)? {
             let last_words = tail(log, LAST_WORDS).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! Logs: for whoever looks into a fault, on standard error, off unless asked for. A node in the foreground says what it
-//! does without being asked.
+//! does without being asked, and the adapter of an agent's host what goes wrong.
 //!
 //! Logs are not the program's voice: what a user must know is printed by [`crate::printer`].
 
@@ -11,8 +11,9 @@ use crate::args::{Command, UpArgs};
 pub(crate) fn start(verbosity: u8, command: Option<&Command>) {
     let foreground = matches!(command, Some(Command::Up(UpArgs { foreground: true })));
     let level = match (verbosity, foreground) {
-        (0, false) => "off",
         (0, true) => "info",
+        (0, false) if matches!(command, Some(Command::McpServer)) => "warn",
+        (0, false) => "off",
         (1, _) => "mesh=debug,info",
         _ => "trace",
     };

@@ -6,9 +6,8 @@ use anstyle::Style;
 
 use crate::foreign;
 use crate::style::{self, PLAIN};
+use crate::wrap::{WIDTH_MAX, wrapped};
 
-/// Columns of a terminal that everyone has.
-pub(crate) const WIDTH_MAX: usize = 80;
 /// Blanks between two columns.
 const GAP: usize = 2;
 /// A column is never made narrower than this.
@@ -112,10 +111,11 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// `KEY  value` lines, the keys as wide as the widest.
+/// `KEY  value` lines, the keys as wide as the widest, long values continued under their beginning.
 pub(crate) fn key_values(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    pairs.iter().map(|(key, value)| format!("{key:width$}  {value}\n")).collect()
+    let line = |key, value| wrapped(&format!("{key:width$}{:GAP$}{value}", ""), width + GAP);
+    pairs.iter().map(|(key, value)| format!("{}\n", line(key, value))).collect()
 }
 
 #[cfg(test)]

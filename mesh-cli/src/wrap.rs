@@ -1,6 +1,7 @@
 //! Sentences within the width of a terminal.
 
-use crate::table::WIDTH_MAX;
+/// Columns of a terminal that everyone has.
+pub(crate) const WIDTH_MAX: usize = 80;
 
 /// `text` in lines of at most 80 columns where its words allow it; all but the first are indented. Styles take no room.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {

@@ -80,8 +80,8 @@ fn join_recommends_the_way_that_keeps_the_ticket_out_of_the_history() {
 
     Options:
           --name <NAME>    What this node is called; this machine's name when absent
-          --trust <TRUST>  What the node that issued the ticket may do here: mine,
-                           team or none [default: none]
+          --trust <TRUST>  What other nodes may do here unless `mesh-cli allow` says
+                           otherwise: mine, team or none [default: none]
       -h, --help           Print help
 
     Everywhere:

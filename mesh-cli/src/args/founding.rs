@@ -13,7 +13,8 @@ pub(crate) struct InitArgs {
     /// What this node is called; this machine's name when absent.
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// What other members may do here, unless their ticket says otherwise: mine, team or none.
+    /// What other nodes may do here unless a ticket or `mesh-cli allow` says otherwise: mine, team or
+    /// none.
     #[arg(long, default_value = "none")]
     pub(crate) trust: Trust,
 }
@@ -48,7 +49,7 @@ pub(crate) struct JoinArgs {
     /// What this node is called; this machine's name when absent.
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// What the other members may do here until you say otherwise: mine, team or none.
+    /// What other nodes may do here unless `mesh-cli allow` says otherwise: mine, team or none.
     #[arg(long, default_value = "none")]
     pub(crate) trust: Trust,
 }

@@ -9,17 +9,16 @@ use crate::render;
 
 /// Starts the node. One that runs already is left alone.
 pub(crate) async fn up(invocation: &Invocation, args: &UpArgs) -> Result<Exit, Failure> {
-    let home = invocation.home()?;
+    let root = invocation.home()?;
     if args.foreground {
-        return daemon::foreground(&home).await;
+        return daemon::foreground(&root).await;
     }
     let client = invocation.client()?;
     let (status, was_up) = match client.status().await {
         Ok(status) => (status, true),
-        Err(error @ mesh_node::client::ClientError::NoHome { .. }) => return Err(error.into()),
         Err(_) => {
-            daemon::start(&home, &client).await?;
-            // The first start makes the operator's token, which the status is read with.
+            daemon::start(&root, &client).await?;
+            // The first start makes the operator's token, which more of the status is read with.
             (invocation.client()?.status().await?, false)
         }
     };

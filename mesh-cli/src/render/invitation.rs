@@ -7,7 +7,8 @@ use crate::style::{self, LITERAL};
 
 /// What to do with the ticket. The ticket is not in it.
 pub(crate) fn advice(invitation: &InviteReply, now_ms: u64) -> String {
-    let left = rough(invitation.expires_at_ms.saturating_sub(now_ms));
+    // The second in which the ticket was made counts.
+    let left = rough(invitation.expires_at_ms.saturating_sub(now_ms) + 999);
     format!(
         "on the other machine type {} and paste the line below\n\
          it lets one node join, for {left}; until then it is a secret\n",

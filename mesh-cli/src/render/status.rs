@@ -8,6 +8,9 @@ use crate::style::{self, BAD, DOUBTFUL, KEY, LITERAL};
 use crate::table::{Align, Cell, Table, key_values};
 use crate::wrap::wrapped;
 
+/// A node that is younger may still be looking at its sandbox.
+const SANDBOX_SEEN_WITHIN_MS: u64 = 60_000;
+
 /// The page `status` shows.
 pub(crate) fn status(status: &Status, now_ms: u64) -> String {
     let mut page = identity(status);
@@ -35,9 +38,11 @@ pub(crate) fn next_step(status: &Status) -> &'static str {
         Status { peers, .. } if peers.is_empty() => {
             "type `mesh-cli join -` on the next machine and paste the ticket"
         }
-        Status { executor: ExecutorView { unavailable: Some(_), .. }, .. } => {
-            "`mesh-cli setup gvisor` lets this machine run jobs"
-        }
+        Status {
+            uptime_ms: SANDBOX_SEEN_WITHIN_MS..,
+            executor: ExecutorView { unavailable: Some(_), .. },
+            ..
+        } => "`mesh-cli setup gvisor` lets this machine run jobs",
         _ => "`mesh-cli who` lists the agents you can ask",
     }
 }
@@ -132,7 +137,8 @@ fn attention(status: &Status, now_ms: u64) -> Vec<String> {
 
 /// Why a peer is not alive, and what waits for it.
 fn trouble(peer: &PeerStatus, now_ms: u64) -> Option<String> {
-    if peer.cause.is_none() && peer.outbox.reports.is_empty() && peer.outbox.blocked.is_none() {
+    let well = matches!(peer.state.as_str(), "alive" | "known");
+    if well && peer.outbox.reports.is_empty() && peer.outbox.blocked.is_none() {
         return None;
     }
     let mut line = format!("{} is {}", foreign::line(&peer.name), foreign::line(&peer.state));
@@ -141,7 +147,9 @@ fn trouble(peer: &PeerStatus, now_ms: u64) -> Option<String> {
     }
     let why = [&peer.cause, &peer.last_error, &peer.outbox.blocked].into_iter().flatten();
     let why: Vec<String> = why.chain(&peer.outbox.reports).map(|text| foreign::line(text)).collect();
-    line.push_str(&format!(": {}", why.join("; ")));
+    if !why.is_empty() {
+        line.push_str(&format!(": {}", why.join("; ")));
+    }
     if peer.outbox.count > 0 {
         let (count, bytes) = (measure::count(peer.outbox.count, "parcel"), measure::bytes(peer.outbox.bytes));
         line.push_str(&format!("; {count} ({bytes}) held for it"));
