@@ -7,6 +7,7 @@ pub mod api;
 pub mod client;
 pub mod clock;
 pub mod delivery;
+pub mod doorkeeper;
 pub mod executor;
 pub mod founding;
 pub mod home;

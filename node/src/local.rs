@@ -35,9 +35,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
 use crate::clock::NodeClock;
+use crate::doorkeeper::Doorkeeper;
 use crate::identity::{Admission, MeshRoot};
 use crate::network::Network;
-use crate::node::Doorkeeper;
 use crate::service::{FlightFilter, MessageFilter, Principal, Service};
 use crate::storage::{Database, Snapshot};
 use crate::writer::{SubmitError, WriterHandle};

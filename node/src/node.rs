@@ -9,10 +9,7 @@
 //! it was observed.
 
 mod addresses;
-mod door;
 mod lookout;
-
-pub use door::Doorkeeper;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,6 +39,7 @@ use crate::api::tokens::{Token, TokenError, Tokens};
 use crate::api::{self, Hosts, Surface, limits::Limits};
 use crate::clock::{Clock, ClockRow, NodeClock};
 use crate::delivery::Delivery;
+use crate::doorkeeper::{self, Doorkeeper};
 use crate::executor::{Executor, ExecutorOptions};
 use crate::founding;
 use crate::home::{Config, ConfigError, Home, HomeError};
@@ -248,7 +246,7 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     let (probes, probed) = watch::channel(Vec::new());
     let preparing = prepare_executor(home, &start, jobs.clone(), executor, probes, writer.clone());
     let ticket_key = TicketKey::new(start.credentials.key.derive_secret(b"mesh-tickets"));
-    let door = Doorkeeper::start(door::Parts {
+    let door = Doorkeeper::start(doorkeeper::Parts {
         root: start.root.clone(),
         credentials: start.credentials.clone(),
         ticket_key: ticket_key.clone(),

@@ -28,7 +28,8 @@ fn modern(id: u64, method: &str, mut params: Value) -> String {
 
 impl Adapter {
     fn start(home: &std::path::Path, variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(ADAPTER)
+        let mut child = Command::new(ADAPTER[0])
+            .args(&ADAPTER[1..])
             .env_clear()
             .env("MESH_HOME", home)
             .envs(variables.iter().copied())

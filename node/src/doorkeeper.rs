@@ -32,17 +32,17 @@ const REQUESTS_MAX: usize = 16;
 const REDEEM_BYTES: usize = 1_024;
 
 /// What the doorkeeper works with.
-pub(super) struct Parts {
-    pub(super) root: Option<Arc<MeshRoot>>,
-    pub(super) credentials: Credentials,
-    pub(super) ticket_key: TicketKey,
-    pub(super) admission: Arc<Admission>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) database: Arc<Database>,
-    pub(super) writer: WriterHandle<Machine>,
-    pub(super) network: Network,
-    pub(super) member_address: SocketAddr,
-    pub(super) advertised: Vec<SocketAddr>,
+pub(crate) struct Parts {
+    pub(crate) root: Option<Arc<MeshRoot>>,
+    pub(crate) credentials: Credentials,
+    pub(crate) ticket_key: TicketKey,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) database: Arc<Database>,
+    pub(crate) writer: WriterHandle<Machine>,
+    pub(crate) network: Network,
+    pub(crate) member_address: SocketAddr,
+    pub(crate) advertised: Vec<SocketAddr>,
 }
 
 enum Request {
@@ -56,7 +56,7 @@ pub struct Doorkeeper(Option<mpsc::Sender<Request>>);
 
 impl Doorkeeper {
     /// Starts the doorkeeper; it opens at once when tickets of an earlier run are still out.
-    pub(super) fn start(parts: Parts) -> Self {
+    pub(crate) fn start(parts: Parts) -> Self {
         let Some(root) = parts.root.clone() else { return Self(None) };
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         tokio::spawn(keep(parts, root, inbox));
