@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use data_encoding::BASE64_MIME;
 use mesh_node_core::policy::DefaultTrust;
 use mesh_node_core::roster::{MemberRecord, Place, Revocations, RootSecret};
 use mesh_node_core::store::Overlay;
@@ -111,6 +112,7 @@ pub fn init(home: &Home, choice: &Choice) -> Result<Founded, FoundingError> {
         tx.put(&(), &place);
         tx.put(&(), &DefaultTrust(choice.trust));
     })?;
+    write_root(home, &place.root_certificate)?;
     keep_key(home)?;
     let root = root.certificate().key();
     Ok(Founded { node: key.node(), name, mesh: root.mesh(), root: root.fingerprint() })
@@ -147,8 +149,17 @@ pub async fn join(home: &Home, choice: &Choice, ticket: &Ticket) -> Result<Found
             tx.put(&joined.issuer, &MemberRecord(record));
         }
     })?;
+    write_root(home, &place.root_certificate)?;
     keep_key(home)?;
     Ok(Founded { node: key.node(), name, mesh: ticket.mesh(), root: ticket.root })
+}
+
+/// The root's certificate as a file (RFC 7468), for checking evidence where no node runs.
+fn write_root(home: &Home, der: &[u8]) -> Result<(), FoundingError> {
+    let text = BASE64_MIME.encode(der).replace("\r\n", "\n");
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", text.trim_end());
+    let path = home.root_file();
+    std::fs::write(&path, pem).map_err(|source| HomeError::Directory { path, source }.into())
 }
 
 fn unnamed_key(home: &Home) -> PathBuf {

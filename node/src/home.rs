@@ -4,6 +4,7 @@
 //! $MESH_HOME/            0700, ours
 //!   config.toml          what people write
 //!   node.key             this node's identity; made last, so that its presence says the home is complete
+//!   root.crt             the mesh's root certificate, to give to whoever checks evidence
 //!   mesh.redb            all durable state
 //!   blobs/  tokens/  run/
 //!   mesh.lock            held by the one process that runs the node; names its pid
@@ -152,6 +153,12 @@ impl Home {
     #[must_use]
     pub fn key_file(&self) -> PathBuf {
         self.root.join("node.key")
+    }
+
+    /// The mesh's root certificate, PEM: public, and all that checking evidence needs.
+    #[must_use]
+    pub fn root_file(&self) -> PathBuf {
+        self.root.join("root.crt")
     }
 
     /// Durable state.

@@ -372,7 +372,7 @@ fn prepare_executor(
     writer: crate::writer::WriterHandle<Machine>,
 ) -> tokio::task::JoinHandle<()> {
     let options = ExecutorOptions {
-        dir: home.root().join("sandbox"),
+        dir: home.root().to_owned(),
         rootfs: None,
         instance: start.credentials.key.node().short(),
         // gVisor is the one class there is: an operator who does not list it wants no jobs.

@@ -35,7 +35,7 @@ pub(crate) struct LogsArgs {
 
 /// `verify`
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("trusted").required(true).args(["key", "root"])))]
+#[command(group(ArgGroup::new("trusted").args(["key", "root"])))]
 #[command(after_help = "\
 Needs no node and no network. A valid signature says who claims what; it does not say that the \
 job went well. The outcome that was signed is shown beside it.
@@ -47,7 +47,8 @@ pub(crate) struct VerifyArgs {
     /// Trust this Ed25519 key: 64 hex digits, a node id, or a PEM file.
     #[arg(long, value_name = "KEY|FILE")]
     pub(crate) key: Option<String>,
-    /// Trust every node this mesh's root certificate (a PEM or DER file) let in.
+    /// Trust every node this mesh's root certificate (a PEM or DER file) let in; the root.crt of this machine's node
+    /// when neither is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) root: Option<PathBuf>,
     /// The job it must be about.

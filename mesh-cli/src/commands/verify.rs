@@ -5,7 +5,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ed25519_dalek::VerifyingKey;
@@ -34,7 +34,7 @@ pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result
     let bundle = Bundle::parse(&bytes).map_err(|error| {
         Failure::usage(format!("this is not evidence: {error}"), "give the file that `run --evidence` saved")
     })?;
-    let found = match trust(args, &bundle)? {
+    let found = match trust(invocation, args, &bundle)? {
         Ok(trust) => match bundle.verify(&trust, args.expect_job.as_deref(), None) {
             Ok(verified) => Verdict::from(&verified),
             Err(error) => Verdict::not_verified(reasons(&error)),
@@ -46,19 +46,35 @@ pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result
 }
 
 /// Whom to trust: outside, when that cannot be told; inside, when the bundle itself gives no reason to.
-fn trust(args: &VerifyArgs, bundle: &Bundle) -> Result<Result<TrustSet, String>, Failure> {
-    let signer = match (&args.key, &args.root) {
-        (Some(key), _) => NodeId::from_bytes(read_key(key)?.to_bytes()),
-        (None, Some(root)) => match member(&read_root(root)?, bundle.certificate.as_deref()) {
+fn trust(
+    invocation: &Invocation,
+    args: &VerifyArgs,
+    bundle: &Bundle,
+) -> Result<Result<TrustSet, String>, Failure> {
+    let signer = match &args.key {
+        Some(key) => NodeId::from_bytes(read_key(key)?.to_bytes()),
+        None => match member(&read_root(&root_of(invocation, args)?)?, bundle.certificate.as_deref()) {
             Ok(node) => node,
             Err(reason) => return Ok(Err(reason)),
         },
-        (None, None) => return Err(Failure::usage("whom to trust is not said", "add `--key` or `--root`")),
     };
     let trust = TrustSet::node(&signer);
     trust
         .map(Ok)
         .map_err(|error| Failure::usage(error.to_string(), "give the key of the node that ran the job"))
+}
+
+/// The root to trust: the one that was named, or else that of the mesh this machine's node is in.
+fn root_of(invocation: &Invocation, args: &VerifyArgs) -> Result<PathBuf, Failure> {
+    if let Some(root) = &args.root {
+        return Ok(root.clone());
+    }
+    let own = invocation.home()?.join("root.crt");
+    if own.exists() {
+        return Ok(own);
+    }
+    let hint = "add `--key`, or `--root` with the root.crt of a node's home";
+    Err(Failure::usage("whom to trust is not said, and there is no mesh here", hint))
 }
 
 /// 64 hex digits, a node id, or a file with a public key in PEM (RFC 8410).

@@ -210,7 +210,11 @@ fn reach_check(local: &Local) -> Check {
     }
     match away.first() {
         None => {
-            let finding = format!("all {} peers can be reached", view.peers.len());
+            let finding = match view.peers.len() {
+                0 => "no other node has joined yet".to_owned(),
+                1 => "the one peer can be reached".to_owned(),
+                count => format!("all {count} peers can be reached"),
+            };
             Check { name, verdict: "ok".to_owned(), finding, fix: None }
         }
         Some(first) => Check {

@@ -70,7 +70,7 @@ pub enum DialCause {
     #[error("no common protocol version or key exchange")]
     Incompatible,
     /// One end has all the connections it holds.
-    #[error("too many connections")]
+    #[error("it takes no connections now")]
     Busy,
     /// The connection ended before both ends had said Hello.
     #[error("the connection ended at once: {0}")]
