@@ -40,6 +40,7 @@ use crate::identity::{Admission, MeshRoot};
 use crate::network::Network;
 use crate::service::{FlightFilter, MessageFilter, Principal, Service};
 use crate::storage::{Database, Snapshot};
+use crate::surroundings::Jobs;
 use crate::writer::{SubmitError, WriterHandle};
 
 /// What the node's API is made of.
@@ -66,6 +67,8 @@ pub struct Local {
     pub changes: watch::Receiver<u64>,
     /// What the sandbox offers.
     pub executor: watch::Receiver<ExecutorView>,
+    /// The sandbox at work, once it is there.
+    pub jobs: Arc<Jobs>,
     /// How its preflight went.
     pub probes: watch::Receiver<Vec<Check>>,
     /// Who is shut out.
@@ -182,7 +185,7 @@ fn mismatch() -> ApiError {
 
 impl Service for Local {
     async fn status(&self, who: &Principal) -> Result<Status, ApiError> {
-        status::status(self, who)
+        status::status(self, who).await
     }
 
     async fn doctor(&self, _: &Principal) -> Result<Vec<Check>, ApiError> {

@@ -28,7 +28,7 @@ use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::root::RootKey;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
 use crate::delivery::Delivery;
@@ -39,6 +39,9 @@ use crate::transport::{Connection, Endpoint};
 const EVENTS_MAX: usize = 1_024;
 /// How long a node that leaves or stops lets its last record spread.
 const FAREWELL: Duration = Duration::from_millis(300);
+
+/// How long a status waits for the peers to say what this node may do there.
+const GRANTS_WITHIN: Duration = Duration::from_millis(300);
 
 /// What the network tells the rest of the node. Called on the driver's task: nothing here may block.
 pub trait Observer: Send + Sync + 'static {
@@ -232,10 +235,23 @@ impl Network {
         self.feed(Input::Retry(peer)).await;
     }
 
-    /// What this node may do at a peer's, if the peer is linked and answers.
-    pub async fn grant_at(&self, peer: NodeId) -> Option<Grant> {
-        let connection = self.shared.link(peer)?;
-        question::ask_grant(&connection).await
+    /// What this node may do at each of these peers that is linked and answers in a moment.
+    pub async fn grants_at(&self, peers: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, Grant> {
+        let mut asked = JoinSet::new();
+        for peer in peers {
+            if let Some(connection) = self.shared.link(peer) {
+                asked.spawn(async move { Some((peer, question::ask_grant(&connection).await?)) });
+            }
+        }
+        let mut answers = BTreeMap::new();
+        let all = async {
+            while let Some(answer) = asked.join_next().await {
+                answers.extend(answer.ok().flatten());
+            }
+        };
+        // Whoever is slower is shown as not having answered.
+        let _ = tokio::time::timeout(GRANTS_WITHIN, all).await;
+        answers
     }
 
     /// Tells the others that this node stops (`Leaving`) or leaves for good (`Left`), and ends the links.

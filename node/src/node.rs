@@ -270,6 +270,7 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
         view: lookout.view(),
         changes: changed,
         executor: observed,
+        jobs: Arc::clone(&jobs),
         probes: probed,
         admission,
         root_key,

@@ -17,6 +17,11 @@ pub(crate) fn in_short(grant: &Grant) -> String {
     }
 }
 
+/// What a peer may do here, and what this node may do there if the peer has said so.
+pub(crate) fn both_ways(here: &Grant, there: Option<&Grant>) -> String {
+    format!("{}/{}", in_short(here), there.map_or_else(|| "-".to_owned(), in_short))
+}
+
 fn names(permissions: &[Permission], between: &str) -> String {
     let names: Vec<&str> = permissions.iter().map(|permission| permission.name()).collect();
     names.join(between)

@@ -40,6 +40,7 @@ pub(crate) fn peer(name: &str, state: &str) -> PeerStatus {
         rtt_us: Some(1_370),
         executor: sandbox(),
         grant: Grant::from(Trust::Team),
+        granted: Some(Grant::from(Trust::Mine)),
         outbox: OutboxView::default(),
     }
 }
@@ -48,7 +49,7 @@ pub(crate) fn status() -> Status {
     let mut nova = peer("nova", "unreachable");
     nova.cause = Some("no answer to probes".into());
     nova.last_error = Some("192.0.2.9:4433: connection refused".into());
-    (nova.path, nova.rtt_us) = (None, None);
+    (nova.path, nova.rtt_us, nova.granted) = (None, None, None);
     nova.outbox = OutboxView { count: 3, bytes: 1_229, oldest_age_ms: Some(60_000), ..OutboxView::default() };
     Status {
         node: node(1),

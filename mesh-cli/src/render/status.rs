@@ -101,7 +101,7 @@ fn peers(peers: &[PeerStatus], now_ms: u64) -> String {
         ("STATE", Align::Left),
         ("RTT", Align::Right),
         ("QUEUED", Align::Right),
-        ("MAY HERE", Align::Left),
+        ("HERE/THERE", Align::Left),
         ("PATH", Align::Left),
         ("SINCE", Align::Left),
     ]);
@@ -111,7 +111,7 @@ fn peers(peers: &[PeerStatus], now_ms: u64) -> String {
             Cell::state(&peer.state),
             Cell::maybe(peer.rtt_us.map(measure::round_trip)),
             peer.outbox.count.into(),
-            super::grant::in_short(&peer.grant).into(),
+            super::grant::both_ways(&peer.grant, peer.granted.as_ref()).into(),
             Cell::maybe(peer.path.as_ref()),
             Cell::maybe(peer.since_ms.map(|since| ago(now_ms, since))),
         ]);
@@ -172,9 +172,9 @@ mod tests {
         sandbox     gvisor-application-kernel for python, node, bash; 1 of 2 busy
         work        2 asks and 0 jobs open, 1 agent here
 
-        PEER      STATE          RTT  QUEUED  MAY HERE  PATH                   SINCE
-        borealis  alive        1.3ms       0  team      direct 192.0.2.7:4433  10m ago
-        nova      unreachable      -       3  team      -                      10m ago
+        PEER      STATE          RTT  QUEUED  HERE/THERE  PATH                   SINCE
+        borealis  alive        1.3ms       0  team/all    direct 192.0.2.7:4433  10m ago
+        nova      unreachable      -       3  team/-      -                      10m ago
 
         nova is unreachable since 10m ago: no answer to probes; 192.0.2.9:4433:
           connection refused; 3 parcels (1.2 KiB) held for it

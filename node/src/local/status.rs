@@ -1,5 +1,6 @@
 //! The node, its peers, its outboxes and its health.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use mesh_node_core::broker::flight::Flight;
@@ -11,7 +12,7 @@ use mesh_node_core::policy;
 use mesh_node_core::store::scan_prefix;
 use mesh_node_core::view::Contact;
 use mesh_protocol::api::error::ApiError;
-use mesh_protocol::api::node::{Check, OutboxView, PeerOutbox, PeerStatus, Status};
+use mesh_protocol::api::node::{Check, ExecutorView, OutboxView, PeerOutbox, PeerStatus, Status};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::PeerView;
 
@@ -25,12 +26,19 @@ use crate::writer::Quarantined;
 const REPORTS_SHOWN: usize = 5;
 
 /// The node and its peers. Without a credential, what may be seen of any program of this machine: no grants.
-pub(super) fn status(local: &Local, who: &Principal) -> Result<Status, ApiError> {
+pub(super) async fn status(local: &Local, who: &Principal) -> Result<Status, ApiError> {
+    let mesh = local.network.view();
+    let granted = match who {
+        Principal::Operator => local.network.grants_at(mesh.peers.iter().map(|peer| peer.node)).await,
+        Principal::Agent { .. } | Principal::Anonymous => BTreeMap::new(),
+    };
     let snapshot = local.snapshot()?;
     let now = local.clock.now();
-    let mesh = local.network.view();
-    let peers =
-        mesh.peers.iter().map(|peer| peer_status(local, &snapshot, who, peer)).collect::<Result<_, _>>()?;
+    let shown = |peer: &PeerView| {
+        let granted = granted.get(&peer.node).cloned();
+        Ok(PeerStatus { granted, ..peer_status(local, &snapshot, who, peer)? })
+    };
+    let peers = mesh.peers.iter().map(shown).collect::<Result<_, ApiError>>()?;
     let flights = list::newest::<Flight>(&snapshot, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
     let jobs = list::newest::<Job>(&snapshot, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
     let tickets =
@@ -45,7 +53,7 @@ pub(super) fn status(local: &Local, who: &Principal) -> Result<Status, ApiError>
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_ms: u64::try_from(local.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         addresses: local.addresses.iter().map(ToString::to_string).collect(),
-        executor: local.executor.borrow().clone(),
+        executor: executor_view(local),
         agents: local.agents.settings().len(),
         open_tickets: tickets.iter().filter(open).count(),
         peers,
@@ -54,6 +62,13 @@ pub(super) fn status(local: &Local, who: &Principal) -> Result<Status, ApiError>
         isolated: mesh.isolated_since.is_some(),
         warnings: warnings(local, &snapshot)?,
     })
+}
+
+/// What was observed at the start, and how busy it is now.
+fn executor_view(local: &Local) -> ExecutorView {
+    let running = local.jobs.executor().map_or(0, |executor| executor.running());
+    let observed = local.executor.borrow().clone();
+    ExecutorView { running: u32::try_from(running).unwrap_or(u32::MAX), ..observed }
 }
 
 fn peer_status(
@@ -82,6 +97,7 @@ fn peer_status(
         rtt_us: local.network.rtt(peer.node).and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
         executor: member.map(|member| member.executor.clone()).unwrap_or_default(),
         grant,
+        granted: None,
         outbox: outbox_view(local, snapshot, peer.node)?,
     })
 }

@@ -85,6 +85,9 @@ pub struct PeerStatus {
     pub executor: ExecutorView,
     /// What it may do here.
     pub grant: Grant,
+    /// What this node may do there, as the peer says; absent while it does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Grant>,
     /// What waits for it.
     pub outbox: OutboxView,
 }
