@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// See which agents are here.
+    /// See which agents are here. Nothing asks for it yet: an agent is advertised to every member or to none.
     Resolve,
     /// Leave a message.
     Message,
@@ -16,9 +16,9 @@ pub enum Permission {
     Ask,
     /// Run a job in the sandbox.
     Job,
-    /// Have its connection to a third member carried.
+    /// Have its connection to a third member carried. Nothing asks for it yet.
     Relay,
-    /// Read this node's status.
+    /// Read this node's status. Nothing asks for it yet.
     Observe,
 }
 

@@ -22,7 +22,7 @@ pub const OUTBOX_CONTROL_PARCELS: u64 = 10_000;
 /// Bytes beyond [`OUTBOX_BYTES_MAX`] for the same.
 pub const OUTBOX_CONTROL_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Bytes of one parcel's body: its frame has room for 1 KiB of framing. Longer bodies travel as blobs.
+/// Bytes of one parcel's body: its frame has room for 1 KiB of framing. What does not fit is refused.
 pub const PARCEL_BODY_BYTES_MAX: usize = mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX - 1024;
 
 /// Milliseconds an acknowledged parcel is kept at least, to send it again to a peer whose disk was restored: the

@@ -1,6 +1,7 @@
 //! What peers may do here, as rows, and the one place it is checked.
 //!
-//! Deny by default: a peer without a row may do nothing. The node itself may do everything.
+//! Deny by default: a peer without a row has the preset the operator chose, which is nothing unless they chose more.
+//! The node itself may do everything. Not here: what a permission means, which is for whoever asks.
 
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::id::{NodeId, TicketId};

@@ -226,8 +226,8 @@ impl StopRequest {
     fn send(self, turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
         let message = turn.message_id();
         let content = PeerMessage::StopRun { flight: self.id, reason: self.reason };
-        // Refused only by an outbox without even its reserve: the flight then waits, as it says, and is asked again
-        // by the silence that follows.
+        // Refused only by an outbox without even its reserve: the flight then waits, as it says, until its node answers
+        // or the silence ends it.
         turn.send(self.node, message, Class::Control, content).map(drop)
     }
 }

@@ -1,8 +1,8 @@
 //! Runs: asks as the agent's home knows them.
 //!
 //! ```text
-//! (asked) --> queued --> running --> ended          one attempt, in order of arrival, a few at once per agent
-//! (stopped before it was asked) --> ended
+//! (asked) --> queued --> running --> ended          one attempt, in order of arrival, as many at once as
+//! (stopped before it was asked) --> ended         its agent has slots
 //! ```
 //! A run is begun in the commit that says `running`, so a crash can end it but never repeat it: what was running when
 //! the node stopped ends as `node_restarted` and may have run. Its outcome is queued for the origin in the commit that
