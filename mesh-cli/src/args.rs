@@ -4,6 +4,7 @@
 //! from standard input.
 
 mod asking;
+mod demo;
 mod duration;
 mod founding;
 mod looking;
@@ -12,6 +13,7 @@ mod running;
 mod trusting;
 
 pub(crate) use asking::{AskArgs, CancelArgs, FlightsArgs, MessagesArgs, SendArgs, WhoArgs};
+pub(crate) use demo::{DemoAgentArgs, DemoArgs};
 pub(crate) use founding::{InitArgs, InviteArgs, JoinArgs, UpArgs};
 pub(crate) use looking::{
     CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, SetupArgs, SetupTarget, StatusArgs, Topic, VerifyArgs,
@@ -138,6 +140,11 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Install what jobs need on this machine.
     Setup(SetupArgs),
+    /// Show a mesh of three nodes at work, on this machine alone.
+    Demo(DemoArgs),
+    /// The agent of the demo.
+    #[command(hide = true)]
+    DemoAgent(DemoAgentArgs),
     /// Serve the Model Context Protocol on standard input and output.
     McpServer,
     /// Explain exit codes or environment variables.

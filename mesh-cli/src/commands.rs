@@ -8,6 +8,7 @@ mod ask;
 mod block;
 mod cancel;
 mod completions;
+mod demo;
 mod deny;
 mod doctor;
 mod down;
@@ -34,6 +35,7 @@ mod who;
 mod whoami;
 
 pub(crate) use logs::tail;
+pub(crate) use verify::judged;
 
 use crate::args::Command;
 use crate::exit::Exit;
@@ -69,6 +71,8 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Whoami => whoami::whoami(invocation).await,
         Command::Logs(args) => logs::logs(invocation, &args).await,
         Command::Setup(args) => setup::setup(invocation, &args).await,
+        Command::Demo(args) => demo::demo(invocation, &args).await,
+        Command::DemoAgent(args) => crate::demo::agent::answer(invocation, &args).await,
         Command::McpServer => mcp_server::mcp_server(invocation).await,
         Command::Explain(args) => Ok(explain::explain(invocation, &args)),
         Command::Completions(args) => Ok(completions::completions(invocation, &args)),

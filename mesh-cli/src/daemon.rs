@@ -124,12 +124,14 @@ pub(crate) async fn foreground(root: &Path) -> Result<Exit, Failure> {
 /// Starts a process for the node of this home and waits until it answers.
 pub(crate) async fn start(root: &Path, client: &Client) -> Result<(), Failure> {
     let home = member_home(root)?;
-    let log = log_file(home.root());
-    let mut child = spawn(home.root(), &log)?;
-    match tokio::time::timeout(READY_WITHIN, ready(&mut child, client, &log)).await {
-        Ok(ready) => Ok(ready?),
-        Err(_) => Err(DaemonError::Silent { pid: child.id(), after: READY_WITHIN }.into()),
-    }
+    let mut child = spawn(home.root())?;
+    Ok(until_ready(&mut child, home.root(), client).await?)
+}
+
+/// Waits until a node that was just started answers.
+pub(crate) async fn until_ready(child: &mut Child, home: &Path, client: &Client) -> Result<(), DaemonError> {
+    let ready = tokio::time::timeout(READY_WITHIN, ready(child, client, &log_file(home))).await;
+    ready.unwrap_or_else(|_| Err(DaemonError::Silent { pid: child.id(), after: READY_WITHIN }))
 }
 
 /// Keeps the log from growing for ever: what is long enough is put aside when a node starts, in place of what was put
@@ -143,11 +145,13 @@ fn put_aside(log: &Path) -> io::Result<()> {
     }
 }
 
-fn spawn(home: &Path, log: &Path) -> Result<Child, DaemonError> {
+/// Starts a process for the node of this home.
+pub(crate) fn spawn(home: &Path) -> Result<Child, DaemonError> {
+    let log = log_file(home);
     let mut options = File::options();
     options.append(true).create(true).mode(0o600);
-    let failed = |source| DaemonError::Log { path: log.to_owned(), source };
-    let written = put_aside(log).and_then(|()| options.open(log)).map_err(failed)?;
+    let failed = |source| DaemonError::Log { path: log.clone(), source };
+    let written = put_aside(&log).and_then(|()| options.open(&log)).map_err(failed)?;
     let also_written = written.try_clone().map_err(failed)?;
     let program = std::env::current_exe().map_err(DaemonError::Spawn)?;
     Command::new(program)

@@ -70,6 +70,12 @@ pub(crate) enum Failure {
     /// The adapter and its host could not speak.
     #[error(transparent)]
     Host(#[from] ServeError),
+    /// The demo could not begin.
+    #[error(transparent)]
+    Demo(#[from] crate::demo::Setback),
+    /// The demo's agent has no answer.
+    #[error(transparent)]
+    DemoAgent(#[from] crate::demo::agent::AgentError),
     /// What was asked for is there and cannot be written out.
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),
@@ -125,6 +131,8 @@ impl Failure {
             Self::Node(error) => node_answer(error),
             Self::Adapter(error) => (ErrorKind::Invalid, "adapter_settings", error.hints()),
             Self::Host(_) => (ErrorKind::Unavailable, "no_session", Vec::new()),
+            Self::Demo(_) => (ErrorKind::Unavailable, "demo_not_begun", Vec::new()),
+            Self::DemoAgent(_) => (ErrorKind::Unavailable, "no_answer", Vec::new()),
             Self::Output(_) => (ErrorKind::Unavailable, "output_failed", Vec::new()),
             Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", Vec::new()),
         };

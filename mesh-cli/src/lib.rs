@@ -14,6 +14,7 @@
 mod args;
 mod commands;
 mod daemon;
+mod demo;
 mod environment;
 mod exit;
 mod failure;

@@ -16,5 +16,5 @@ pub(crate) mod outbox;
 pub(crate) mod receipt;
 pub(crate) mod setup;
 #[cfg(test)]
-mod specimen;
+pub(crate) mod specimen;
 pub(crate) mod status;

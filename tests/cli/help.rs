@@ -44,6 +44,7 @@ fn the_first_page_shows_every_command_by_task() {
       verify       Check the evidence of a job, offline
 
     This machine:
+      demo         Show a mesh of three nodes at work, on this machine alone
       setup        Install what jobs need on this machine
       mcp-server   Serve the Model Context Protocol on standard input and output
       explain      Explain exit codes or environment variables

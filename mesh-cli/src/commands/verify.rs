@@ -35,14 +35,19 @@ pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result
         Failure::usage(format!("this is not evidence: {error}"), "give the file that `run --evidence` saved")
     })?;
     let found = match trust(invocation, args, &bundle)? {
-        Ok(trust) => match bundle.verify(&trust, args.expect_job.as_deref(), None) {
-            Ok(verified) => Verdict::from(&verified),
-            Err(error) => Verdict::not_verified(reasons(&error)),
-        },
+        Ok(trust) => judged(&bundle, &trust, args.expect_job.as_deref()),
         Err(reason) => Verdict::not_verified(vec![reason]),
     };
     invocation.printer.answer(&found, verdict);
     Ok(found.exit())
+}
+
+/// What a bundle proves to someone who trusts these keys.
+pub(crate) fn judged(bundle: &Bundle, trust: &TrustSet, expected_job: Option<&str>) -> Verdict {
+    match bundle.verify(trust, expected_job, None) {
+        Ok(verified) => Verdict::from(&verified),
+        Err(error) => Verdict::not_verified(reasons(&error)),
+    }
 }
 
 /// Whom to trust: outside, when that cannot be told; inside, when the bundle itself gives no reason to.

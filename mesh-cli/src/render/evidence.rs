@@ -12,7 +12,7 @@ use crate::style::{self, BAD, DOUBTFUL, KEY};
 use crate::table::key_values;
 
 /// What was found, as `--json` prints it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Verdict {
     /// Whether the signature is a trusted node's, and everything given is what it signed and about what was expected.
     pub(crate) verified: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Verdict {
 }
 
 /// What the signers say of the job.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Claims {
     signers: Vec<NodeId>,
     job: String,
