@@ -80,7 +80,8 @@ impl DaemonError {
     /// What to do about it.
     pub(crate) fn hints(&self) -> Vec<String> {
         match self {
-            Self::Spawn(_) | Self::Log { .. } => Vec::new(),
+            Self::Spawn(_) => vec!["`mesh-cli up --foreground` runs it in this process".to_owned()],
+            Self::Log { .. } => vec!["check that the home is writable and not on a full disk".to_owned()],
             Self::Ended { .. } => vec!["`mesh-cli up --foreground` shows it all".to_owned()],
             Self::Silent { .. } | Self::StillRunning { .. } => {
                 vec!["`mesh-cli logs` shows what it is doing".to_owned()]

@@ -9,10 +9,12 @@ use mesh_node::api::tokens::TokenError;
 use mesh_node::client::ClientError;
 use mesh_node::founding::FoundingError;
 use mesh_node::home::HomeError;
+use mesh_node::identity::KeyError;
 use mesh_node::join::JoinError;
 use mesh_node::mcp::{OptionsError, ServeError};
 use mesh_node::node::NodeError;
 use mesh_node::setup::SetupError;
+use mesh_node::storage::DatabaseError;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::ticket::TicketError;
 use thiserror::Error;
@@ -84,6 +86,18 @@ pub(crate) enum Failure {
     Runtime(#[source] std::io::Error),
 }
 
+/// What to do when an agent's host and the adapter could not speak.
+const HOST_HINT: &str =
+    "an agent's host starts this command and speaks MCP to it; it is not for the terminal";
+/// What to do when the demo does not get as far as its first step.
+const DEMO_HINT: &str = "`mesh-cli demo --keep` leaves its nodes and their logs to look at";
+/// What to do when standard output does not take what is written.
+const OUTPUT_HINT: &str = "check where the output goes: a full disk, or a program that has ended";
+/// What to do when what was read from the home's database makes no sense.
+const DAMAGED_HINT: &str = "the home is damaged: put a copy of it back, or move it away and join anew";
+/// What to do when the system gives less than a process needs.
+const SYSTEM_HINT: &str = "check the limits of this user: `ulimit -a` shows open files and processes";
+
 /// A failure as it is shown.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -130,11 +144,11 @@ impl Failure {
             Self::Founding(error) => founding_answer(error),
             Self::Node(error) => node_answer(error),
             Self::Adapter(error) => (ErrorKind::Invalid, "adapter_settings", error.hints()),
-            Self::Host(_) => (ErrorKind::Unavailable, "no_session", Vec::new()),
-            Self::Demo(_) => (ErrorKind::Unavailable, "demo_not_begun", Vec::new()),
-            Self::DemoAgent(_) => (ErrorKind::Unavailable, "no_answer", Vec::new()),
-            Self::Output(_) => (ErrorKind::Unavailable, "output_failed", Vec::new()),
-            Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", Vec::new()),
+            Self::Host(_) => (ErrorKind::Unavailable, "no_session", vec![HOST_HINT.to_owned()]),
+            Self::Demo(_) => (ErrorKind::Unavailable, "demo_not_begun", vec![DEMO_HINT.to_owned()]),
+            Self::DemoAgent(_) => (ErrorKind::Unavailable, "no_answer", vec![DEMO_HINT.to_owned()]),
+            Self::Output(_) => (ErrorKind::Unavailable, "output_failed", vec![OUTPUT_HINT.to_owned()]),
+            Self::Runtime(_) => (ErrorKind::Internal, "cannot_start", vec![SYSTEM_HINT.to_owned()]),
         };
         hints.into_iter().fold(ApiError::new(kind, code, message), ApiError::hint)
     }
@@ -147,7 +161,10 @@ fn founding_answer(error: FoundingError) -> (ErrorKind, &'static str, Vec<String
             (ErrorKind::Conflict, "already_member", vec!["`mesh-cli status` shows it".to_owned(), other])
         }
         FoundingError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
-        FoundingError::Config(_) => (ErrorKind::Invalid, "config_invalid", Vec::new()),
+        FoundingError::Config(error) => (ErrorKind::Invalid, "config_invalid", vec![error.hint()]),
+        FoundingError::Database(error) => database_answer(&error),
+        FoundingError::Key(error) => key_answer(&error),
+        FoundingError::Socket(_) => (ErrorKind::Unavailable, "no_socket", vec![SYSTEM_HINT.to_owned()]),
         FoundingError::Join(error) => {
             let (kind, code) = match error {
                 JoinError::Refused(_) | JoinError::Unproven => (ErrorKind::Refused, "ticket_refused"),
@@ -155,7 +172,9 @@ fn founding_answer(error: FoundingError) -> (ErrorKind, &'static str, Vec<String
             };
             (kind, code, error.hint().map(str::to_owned).into_iter().collect())
         }
-        _ => (ErrorKind::Unavailable, "not_founded", Vec::new()),
+        FoundingError::Store(_) | FoundingError::Root(_) | FoundingError::Certificate(_) => {
+            (ErrorKind::Unavailable, "not_founded", vec![DAMAGED_HINT.to_owned()])
+        }
     }
 }
 
@@ -166,14 +185,38 @@ fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
             (ErrorKind::Unavailable, "not_a_member", vec![first])
         }
         NodeError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
-        NodeError::Config(_) => (ErrorKind::Invalid, "config_invalid", Vec::new()),
+        NodeError::Config(error) => (ErrorKind::Invalid, "config_invalid", vec![error.hint()]),
         NodeError::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
+        NodeError::Database(error) => database_answer(&error),
+        NodeError::Key(error) => key_answer(&error),
+        NodeError::Listen(error) => (ErrorKind::Unavailable, "no_local_socket", vec![error.hint()]),
+        NodeError::OtherKey { .. } | NodeError::Certificate(_) | NodeError::Root(_) => {
+            let pair = "node.key and mesh.redb belong together: put back those of one home".to_owned();
+            (ErrorKind::Conflict, "home_mixed_up", vec![pair])
+        }
+        NodeError::Store(_) | NodeError::Revocations(_) => {
+            (ErrorKind::Unavailable, "state_unreadable", vec![DAMAGED_HINT.to_owned()])
+        }
         NodeError::Socket { .. } => {
             let other = "another process has the port: set `listen` under `[node]` in config.toml".to_owned();
             (ErrorKind::Unavailable, "port_taken", vec![other])
         }
-        _ => (ErrorKind::Unavailable, "node_stopped", Vec::new()),
+        NodeError::Bind(_) | NodeError::System(_) => {
+            (ErrorKind::Unavailable, "node_stopped", vec![SYSTEM_HINT.to_owned()])
+        }
+        NodeError::Writer(_) => {
+            let disk = "check that the disk is sound and not full, then `mesh-cli up`".to_owned();
+            (ErrorKind::Unavailable, "node_stopped", vec![disk])
+        }
     }
+}
+
+fn database_answer(error: &DatabaseError) -> (ErrorKind, &'static str, Vec<String>) {
+    (ErrorKind::Unavailable, "database_unusable", error.hint().map(str::to_owned).into_iter().collect())
+}
+
+fn key_answer(error: &KeyError) -> (ErrorKind, &'static str, Vec<String>) {
+    (ErrorKind::Refused, "key_unusable", error.hint().into_iter().collect())
 }
 
 fn home_kind(error: &HomeError) -> ErrorKind {
@@ -189,12 +232,19 @@ fn setup_hints(error: &SetupError) -> Vec<String> {
     match error {
         SetupError::ByHand => vec!["`mesh-cli setup gvisor --dry-run` lists what to do".to_owned()],
         SetupError::Write { .. } => vec!["run it as root".to_owned()],
+        SetupError::Failed { .. } | SetupError::Start { .. } => {
+            vec!["mend what it says, then repeat: what is done already is not done again".to_owned()]
+        }
+        SetupError::Read { .. } => vec!["check that this user may read it".to_owned()],
+        // More may be added to it.
         _ => Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mesh_node::home::ConfigError;
+
     use super::*;
 
     #[test]
@@ -202,6 +252,27 @@ mod tests {
         let report = Failure::from(ClientError::NoHome { home: "/h".into() }).into_report();
         assert_eq!(report.exit, Exit::Unavailable);
         assert!(!report.error.hints.is_empty());
+    }
+
+    #[test]
+    fn what_the_system_refuses_still_names_a_next_step() {
+        let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let path = || std::path::PathBuf::from("/h/file");
+        let config = ConfigError::Read { path: path(), source: denied() };
+        let database = DatabaseError::Create { path: path(), source: denied() };
+        let failures = [
+            Failure::Output(denied()),
+            Failure::Runtime(denied()),
+            Failure::from(InputError::Stdin(denied())),
+            Failure::from(NodeError::Config(config)),
+            Failure::from(NodeError::System(denied())),
+            Failure::from(FoundingError::Database(database)),
+            Failure::from(FoundingError::Socket(denied())),
+        ];
+        for failure in failures {
+            let error = failure.into_report().error;
+            assert!(!error.hints.is_empty(), "{error}");
+        }
     }
 
     #[test]

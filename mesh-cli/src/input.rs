@@ -69,8 +69,15 @@ impl InputError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::Read { .. } => Some("check the path, and that this user may read it".to_owned()),
+            Self::Write { .. } => {
+                Some("check the path, and that the disk is writable and not full".to_owned())
+            }
+            Self::Stdin(_) => Some("give it through a pipe, or name a file".to_owned()),
+            Self::TooLarge { .. } => {
+                Some("send less, or put it where the other machine can fetch it".to_owned())
+            }
             Self::NotText { .. } => Some("encode it first, for example with `base64`".to_owned()),
-            _ => None,
         }
     }
 }

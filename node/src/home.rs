@@ -6,8 +6,10 @@
 //!   node.key             this node's identity; made last, so that its presence says the home is complete
 //!   root.crt             the mesh's root certificate, to give to whoever checks evidence
 //!   mesh.redb            all durable state
-//!   blobs/  tokens/  run/
+//!   tokens/              access tokens of local programs
+//!   run/                 the socket, and records of the agents' processes
 //!   mesh.lock            held by the one process that runs the node; names its pid
+//!   node.log             what a node in the background writes
 //! ```
 //!
 //! `$MESH_HOME` is, unless set, the platform's data directory (XDG Base Directory Specification). The Unix socket is
@@ -130,7 +132,7 @@ impl Home {
         let root =
             root.canonicalize().map_err(|source| HomeError::Directory { path: root.to_owned(), source })?;
         let home = Self { root };
-        for part in [home.blobs(), home.tokens(), home.run()] {
+        for part in [home.tokens(), home.run()] {
             directory::make_private(&part)?;
         }
         Ok(home)
@@ -165,12 +167,6 @@ impl Home {
     #[must_use]
     pub fn database_file(&self) -> PathBuf {
         self.root.join("mesh.redb")
-    }
-
-    /// Bodies and files too large for a row.
-    #[must_use]
-    pub fn blobs(&self) -> PathBuf {
-        self.root.join("blobs")
     }
 
     /// Access tokens of local programs.

@@ -88,6 +88,32 @@ pub enum DatabaseError {
     Transaction(#[source] redb::Error),
 }
 
+impl DatabaseError {
+    /// What to do next, when there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing { .. } => Some(
+                "put it back: it holds what this node owes others; without it, move the home away and join anew",
+            ),
+            Self::Exists { .. } | Self::Foreign { .. } => {
+                Some("move that file away, or set MESH_HOME to another directory")
+            }
+            Self::Open { source: redb::Error::DatabaseAlreadyOpen, .. } => {
+                Some("end the process that has it open")
+            }
+            Self::Open { .. } => Some(
+                "check who may read it; if it is damaged, put a copy back: the mesh finds out what is missing",
+            ),
+            Self::Create { .. } | Self::Transaction(_) => {
+                Some("check that the disk is writable, sound and not full")
+            }
+            Self::NewerSchema { .. } => Some("update mesh-cli on this machine"),
+            Self::Closed => None,
+        }
+    }
+}
+
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         Self::Backend(Box::new(error))

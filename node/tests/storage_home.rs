@@ -39,8 +39,7 @@ fn a_home_is_where_the_environment_says() {
 fn a_home_and_its_parts_are_made_for_this_user_alone() {
     let directory = TempDir::new().unwrap();
     let home = Home::open(&directory.path().join("a/b")).unwrap();
-    for made in [home.root().to_owned(), home.blobs(), home.tokens(), home.run(), directory.path().join("a")]
-    {
+    for made in [home.root().to_owned(), home.tokens(), home.run(), directory.path().join("a")] {
         assert_eq!(mode(&made), 0o700, "{}", made.display());
     }
     assert_eq!(Home::open(home.root()).unwrap(), home);

@@ -57,6 +57,8 @@ fn a_file_that_is_not_there_is_named() {
     ----- stderr -----
     error: cannot read missing.py
     caused by: No such file or directory (os error 2)
+
+    hint: check the path, and that this user may read it
     ");
 }
 

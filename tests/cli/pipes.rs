@@ -24,6 +24,8 @@ fn a_full_disk_is_an_error() {
     ----- stderr -----
     error: cannot write the output
     caused by: No space left on device (os error 28)
+
+    hint: check where the output goes: a full disk, or a program that has ended
     ");
 }
 

@@ -6,8 +6,8 @@ use mesh_protocol::policy::{Permission, Trust};
 /// `allow`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Permissions: resolve (see which agents are here), message, ask, job (run code in the sandbox \
-here), relay, observe.
+Permissions: message, ask, job (run code in the sandbox here). resolve, relay and observe can \
+be granted and permit nothing yet: every member sees the agents that are advertised.
 Presets: mine (everything), team (resolve, message, ask), none.
 
   mesh-cli allow atlas ask job

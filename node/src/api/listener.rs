@@ -61,6 +61,19 @@ pub enum ListenError {
     },
 }
 
+impl ListenError {
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::PathTooLong { .. } => "set MESH_HOME or XDG_RUNTIME_DIR to a shorter path".to_owned(),
+            Self::Taken { .. } => "end that process, or set MESH_HOME to another directory".to_owned(),
+            Self::NotASocket { path } => format!("move {} away", path.display()),
+            Self::Bind { .. } => "check that the directory is writable and not on a full disk".to_owned(),
+        }
+    }
+}
+
 /// Listens on `path`, for this user only. Replaces a dead socket.
 ///
 /// The folder must be this user's own (mode 0700): between `bind` and `chmod` the socket has the mode the umask gave.

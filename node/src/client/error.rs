@@ -128,8 +128,15 @@ impl ClientError {
                 "`mesh-cli status` shows whether the node is well",
                 "`mesh-cli logs` shows what it is doing",
             ],
+            Self::Connect { .. } => &["`mesh-cli doctor` looks for the cause"],
+            Self::CutShort(_) => &["ask again", "`mesh-cli logs` shows what the node is doing"],
+            Self::RequestTooLarge { .. } => &["send less at once"],
             Self::Refused(error) => return error.hints.clone(),
-            _ => &[],
+            Self::Unexplained { .. }
+            | Self::AnswerTooLarge
+            | Self::Compose
+            | Self::Encode(_)
+            | Self::Decode(_) => &["`mesh-cli logs` may say more: this is a fault of mesh itself"],
         };
         hints.iter().map(ToString::to_string).collect()
     }

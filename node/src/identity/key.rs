@@ -69,6 +69,27 @@ pub enum KeyError {
     Encode,
 }
 
+impl KeyError {
+    /// What to do next, when there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::File { .. } => Some("check who owns the file and that the disk is not full".to_owned()),
+            Self::Exposed { path, .. } => Some(format!(
+                "`chmod 600 {}` if nobody else can have read it; else have this node revoked and join anew",
+                path.display()
+            )),
+            Self::Foreign { .. } => {
+                Some("run this as that user, or set MESH_HOME to a home of your own".to_owned())
+            }
+            Self::Malformed { .. } => {
+                Some("put the right file back; without it, move the home away and join anew".to_owned())
+            }
+            Self::Random | Self::Encode => None,
+        }
+    }
+}
+
 /// The private key of a node. Never shown: `Debug` prints whose it is.
 #[derive(Clone)]
 pub struct NodeKey(SigningKey);

@@ -104,7 +104,7 @@ impl JoinError {
             Self::FalseRoot | Self::FalseLeaf(_) | Self::Certificate(_) | Self::Revocations(_) => {
                 Some("do not use this ticket: its issuer gave what does not belong to its mesh")
             }
-            Self::Setup(_) => None,
+            Self::Setup(_) => Some("check that this user may open UDP sockets here"),
         }
     }
 }

@@ -54,6 +54,21 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Read { .. } => "check that it is a text file in UTF-8 which this user may read".to_owned(),
+            Self::TooLong { .. } => "is this the right file? a configuration is a page or two".to_owned(),
+            Self::Syntax { .. } => {
+                "mend the line that is named; every key has to be one that exists".to_owned()
+            }
+            Self::Invalid { path, key, .. } => format!("change `{key}` in {}", path.display()),
+        }
+    }
+}
+
 /// What is wrong with a value.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
