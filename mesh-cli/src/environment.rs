@@ -19,15 +19,12 @@ pub(crate) struct Variable {
 /// All of them.
 pub(crate) const TABLE: [Variable; 10] = [
     Variable { name: MESH_HOME, meaning: "the node's directory, as `--home`" },
-    Variable { name: MESH_TOKEN, meaning: "an agent's own token, used in place of the operator's" },
+    Variable { name: MESH_TOKEN, meaning: "an agent's own token, in place of the operator's" },
     Variable { name: "MESH_MCP_MINIMUM_ISOLATION", meaning: "the weakest isolation of an agent host's jobs" },
     Variable { name: "MESH_MCP_ALLOWED_LANGUAGES", meaning: "the languages an agent host's jobs may be in" },
     Variable { name: "MESH_MCP_EXECUTOR", meaning: "the node an agent host's jobs go to" },
     Variable { name: "XDG_DATA_HOME", meaning: "where that directory is when neither says" },
-    Variable {
-        name: "XDG_RUNTIME_DIR",
-        meaning: "where the socket is when the directory's path is too long",
-    },
+    Variable { name: "XDG_RUNTIME_DIR", meaning: "where the socket is when that path is too long" },
     Variable { name: "NO_COLOR", meaning: "no colours, as `--color never`" },
     Variable { name: "CLICOLOR_FORCE", meaning: "colours into pipes too" },
     Variable { name: "RUST_LOG", meaning: "which logs are written, in place of `-v`" },

@@ -211,12 +211,6 @@ impl SetClock {
     pub fn at(now: Now) -> Self {
         Self { node_ms: AtomicU64::new(now.node.0), wall_ms: AtomicU64::new(now.wall_ms) }
     }
-
-    /// Both clocks go on by this much.
-    pub fn advance_ms(&self, ms: u64) {
-        self.node_ms.fetch_add(ms, Ordering::Relaxed);
-        self.wall_ms.fetch_add(ms, Ordering::Relaxed);
-    }
 }
 
 impl Clock for SetClock {

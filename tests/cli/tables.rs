@@ -29,14 +29,17 @@ fn environment_variables_are_explained() {
     insta::assert_snapshot!(Place::new().picture(&["explain", "environment"]), @r"
     exit code 0
     ----- stdout -----
-    VARIABLE         MEANING
-    MESH_HOME        the node's directory, as `--home`
-    MESH_TOKEN       an agent's own token, used in place of the operator's
-    XDG_DATA_HOME    where that directory is when neither says
-    XDG_RUNTIME_DIR  where the socket is when the directory's path is too long
-    NO_COLOR         no colours, as `--color never`
-    CLICOLOR_FORCE   colours into pipes too
-    RUST_LOG         which logs are written, in place of `-v`
+    VARIABLE                    MEANING
+    MESH_HOME                   the node's directory, as `--home`
+    MESH_TOKEN                  an agent's own token, in place of the operator's
+    MESH_MCP_MINIMUM_ISOLATION  the weakest isolation of an agent host's jobs
+    MESH_MCP_ALLOWED_LANGUAGES  the languages an agent host's jobs may be in
+    MESH_MCP_EXECUTOR           the node an agent host's jobs go to
+    XDG_DATA_HOME               where that directory is when neither says
+    XDG_RUNTIME_DIR             where the socket is when that path is too long
+    NO_COLOR                    no colours, as `--color never`
+    CLICOLOR_FORCE              colours into pipes too
+    RUST_LOG                    which logs are written, in place of `-v`
     ");
 }
 

@@ -9,7 +9,7 @@ pub use check::{ConfigError, Problem};
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use mesh_protocol::address::Name;
@@ -38,16 +38,15 @@ pub struct Config {
 pub struct NodeSection {
     /// What people call it; the host's name when not set.
     pub name: Option<Name>,
-    /// Where it listens. Not set: [`NodeSection::DEFAULT_LISTEN`], or any free port when that is taken.
+    /// Where it listens. Not set: [`NodeSection::DEFAULT_PORT`] on every address, or any port when that is taken.
     pub listen: Option<SocketAddr>,
     /// Where others can dial it, best first, when that is not where it listens.
     pub advertise: Vec<SocketAddr>,
 }
 
 impl NodeSection {
-    /// All interfaces, IPv4 as well, on the port nodes try first.
-    pub const DEFAULT_LISTEN: SocketAddr =
-        SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 7_370);
+    /// The UDP port nodes try first, so that a restart keeps its address.
+    pub const DEFAULT_PORT: u16 = 7_370;
 }
 
 /// `[executor]`: jobs on this node. A peer still needs the permission `job`.
@@ -60,7 +59,7 @@ pub struct ExecutorSection {
     pub slots: Option<u16>,
     /// The gVisor runtime; looked up when not set.
     pub runsc: Option<PathBuf>,
-    /// Isolation classes jobs may run in. Weaker ones than gVisor only where they are written here.
+    /// Isolation classes jobs may run in. gVisor's is the only one there is a sandbox of.
     pub allow_classes: Vec<IsolationClass>,
     /// Nodes, by name or id, that may run jobs this node cannot, in order of preference. Nobody else ever does.
     pub named: Vec<String>,

@@ -5,10 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use mesh_protocol::limits::ADDRESSES_MAX;
 
 use super::NodeError;
+use crate::home::NodeSection;
 use crate::transport::Profile;
-
-/// The port members listen on unless configured: looked up first, so that a restart keeps its address.
-const PORT: u16 = 7370;
 
 /// Binds the member port: the configured address, or else the usual port on every address, or any port when that one
 /// is taken.
@@ -17,9 +15,9 @@ pub(super) fn bind(listen: Option<SocketAddr>) -> Result<UdpSocket, NodeError> {
         return UdpSocket::bind(address).map_err(|source| NodeError::Socket { address, source });
     }
     let everywhere = [
-        SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, NodeSection::DEFAULT_PORT)),
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)),
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, NodeSection::DEFAULT_PORT)),
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
     ];
     let mut last = None;

@@ -102,12 +102,6 @@ impl Sender {
         let _ = self.stream.reset(VarInt::from_u32(code.number()));
     }
 
-    /// Which of the connection's streams sends first: higher before lower, 0 unless set.
-    pub fn set_priority(&self, priority: i32) {
-        // Fails only when this half is closed already.
-        let _ = self.stream.set_priority(priority);
-    }
-
     /// Sends bytes that are no frame: the kind byte.
     pub(super) async fn send_raw(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         let written = self.stream.write_all(bytes).await;
