@@ -24,7 +24,7 @@ use crate::identity::Admission;
 use crate::network::{Network, Observer};
 use crate::sight::{self, Sources};
 use crate::storage::Database;
-use crate::writer::WriterHandle;
+use crate::writer::{SubmitError, WriterHandle};
 
 /// What the lookout watches and tells.
 pub(super) struct Parts {
@@ -107,9 +107,19 @@ impl Lookout {
             records: &network.records(),
         });
         if **self.view.borrow() != *view {
-            self.view.send_replace(Arc::clone(&view));
-            // Refused only when the node is stopping.
-            let _ = self.parts.writer.post(Event::View(view), 0).await;
+            self.tell_machine(&view).await;
+            self.view.send_replace(view);
+        }
+    }
+
+    /// Waits until the machine has it: whoever reads that an agent is there may ask it in the next moment. A machine
+    /// that takes nothing now (its storage fails) gets it when it does, and readers do not wait for that.
+    async fn tell_machine(&self, view: &Arc<View>) {
+        let event = || Event::View(Arc::clone(view));
+        match self.parts.writer.submit(event(), 0).await {
+            Ok(_) | Err(SubmitError::NoReply) => {}
+            // Refused again only when the node is stopping.
+            Err(_) => _ = self.parts.writer.post(event(), 0).await,
         }
     }
 
