@@ -1,0 +1,21 @@
+//! Whole nodes as processes on hosts of their own: packets cross a bridge, filters cut hosts off, and whatever runs may
+//! be killed at any moment.
+//!
+//! Each test makes its own network and its own mesh. Every wait is for a named state and has an end.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed expectation is a failed test"
+)]
+#![expect(clippy::print_stderr, reason = "a failed test shows the logs of its nodes")]
+
+mod asks;
+mod cuts;
+mod impostor;
+mod impostors;
+mod jobs;
+mod kills;
+mod node;
+mod tickets;
