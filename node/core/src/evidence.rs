@@ -3,6 +3,7 @@
 //! A proof that does not verify never loses the result; it marks it. A proof that verifies says who claims what, not
 //! that the job went well.
 
+use mesh_protocol::api::job::AttestationView;
 use mesh_protocol::evidence::artifact::ResultArtifact;
 use mesh_protocol::evidence::bundle::Bundle;
 use mesh_protocol::evidence::dsse::key_id;
@@ -10,8 +11,51 @@ use mesh_protocol::evidence::receipt::Outcome;
 use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::JobResult;
+use serde::{Deserialize, Serialize};
 
-use crate::jobs::job::Attested;
+use crate::store::{Record, Table};
+
+/// What became of a job's proof, as kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attested {
+    /// The job has not ended.
+    Pending,
+    /// There is none, for this reason.
+    Missing(String),
+    /// It verified when it came.
+    Verified {
+        /// The node that signed.
+        signer: NodeId,
+        /// The key id in the envelope.
+        key_id: String,
+        /// Whether the event chain is complete.
+        event_chain_complete: bool,
+    },
+    /// It does not verify, for this reason.
+    Unverified(String),
+}
+
+impl From<Attested> for AttestationView {
+    fn from(attested: Attested) -> Self {
+        match attested {
+            Attested::Pending => Self::Pending,
+            Attested::Missing(reason) => Self::Missing { reason },
+            Attested::Verified { signer, key_id, event_chain_complete } => {
+                Self::Verified { signer, key_id, event_chain_complete }
+            }
+            Attested::Unverified(reason) => Self::Unverified { reason },
+        }
+    }
+}
+
+/// The evidence of a job: the exact bytes its executor signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence(#[serde(with = "serde_bytes")] pub Vec<u8>);
+
+impl Record for Evidence {
+    const TABLE: Table = Table::Evidence;
+    type Key = JobId;
+}
 
 /// Checks that a bundle is signed by the node that ran the job, is about this job, and says what the result says.
 #[must_use]

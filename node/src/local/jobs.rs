@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use mesh_node_core::broker::list;
-use mesh_node_core::jobs::job::{Evidence, Job};
+use mesh_node_core::evidence::Evidence;
+use mesh_node_core::jobs::job::Job;
 use mesh_node_core::store::get;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::JobView;

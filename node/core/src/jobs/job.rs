@@ -11,7 +11,7 @@
 
 use mesh_protocol::api::ask::CancelReply;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
-use mesh_protocol::api::job::{AttestationView, JobReceipt, RunRequest};
+use mesh_protocol::api::job::{JobReceipt, RunRequest};
 use mesh_protocol::delivery::Epoch;
 use mesh_protocol::id::{JobId, MessageId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
@@ -23,45 +23,12 @@ use crate::broker::receipt::{self, Lookup};
 use crate::broker::send::{held, refusal, remaining};
 use crate::deadline::{self, Deadline};
 use crate::event::{Action, Caller, Reply};
-use crate::evidence;
+use crate::evidence::{self, Attested, Evidence};
 use crate::limits::{JOB_DEADLINE_DEFAULT_MS, OPEN_BATCH, SILENCE_MAX_MS};
 use crate::outbox::{self, Class, WithdrawOutcome};
 use crate::placement;
 use crate::store::{Record, StoreError, Table, get, scan_prefix};
 use crate::turn::{Place, Sent, Turn};
-
-/// What became of a job's proof, as kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Attested {
-    /// The job has not ended.
-    Pending,
-    /// There is none, for this reason.
-    Missing(String),
-    /// It verified when it came.
-    Verified {
-        /// The node that signed.
-        signer: NodeId,
-        /// The key id in the envelope.
-        key_id: String,
-        /// Whether the event chain is complete.
-        event_chain_complete: bool,
-    },
-    /// It does not verify, for this reason.
-    Unverified(String),
-}
-
-impl From<Attested> for AttestationView {
-    fn from(attested: Attested) -> Self {
-        match attested {
-            Attested::Pending => Self::Pending,
-            Attested::Missing(reason) => Self::Missing { reason },
-            Attested::Verified { signer, key_id, event_chain_complete } => {
-                Self::Verified { signer, key_id, event_chain_complete }
-            }
-            Attested::Unverified(reason) => Self::Unverified { reason },
-        }
-    }
-}
 
 /// One job, at its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,15 +65,6 @@ pub struct Job {
 
 impl Record for Job {
     const TABLE: Table = Table::Jobs;
-    type Key = JobId;
-}
-
-/// The evidence of a job: the exact bytes its executor signed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence(#[serde(with = "serde_bytes")] pub Vec<u8>);
-
-impl Record for Evidence {
-    const TABLE: Table = Table::Evidence;
     type Key = JobId;
 }
 

@@ -1,7 +1,8 @@
 //! Jobs: placed once, run once, ended truly.
 
 use mesh_node_core::event::{Action, Caller, CloseReason, Command, Event, JobTicket, Reply};
-use mesh_node_core::jobs::job::{Attested, Job};
+use mesh_node_core::evidence::Attested;
+use mesh_node_core::jobs::job::Job;
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{JobReceipt, RunRequest};
