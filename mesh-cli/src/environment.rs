@@ -1,6 +1,7 @@
 //! Every environment variable this program reads, with what it does: the one list that the code and its help share.
 //!
-//! A flag wins over a variable. No variable is needed.
+//! A flag wins over a variable. No variable is needed. Not listed: `ROOKHOLD_MCP_*`, older names of the adapter's three
+//! that it still takes.
 
 /// The directory a node lives in.
 pub(crate) const MESH_HOME: &str = "MESH_HOME";
