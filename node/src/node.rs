@@ -293,9 +293,11 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
         ended = writing.ended() => ended,
     };
     stopping.cancel();
+    preparing.abort();
+    // What waits begins after the next start, not in the place of what is ended now.
+    let _ = writer.post(Event::Stopping, 0).await;
     network.farewell(Lifecycle::Leaving).await;
     agents.shut_down().await;
-    preparing.abort();
     if let Some(executor) = jobs.executor()
         && !executor.shutdown().await
     {

@@ -185,6 +185,8 @@ pub enum Event {
     },
     /// A deadline passed.
     Due,
+    /// The process is about to stop: what waits begins after the next start. Volatile.
+    Stopping,
 }
 
 /// Why a job is closed without having been run to its end.

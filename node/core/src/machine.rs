@@ -35,13 +35,14 @@ const INBOX_FULL_RETRY_MS: u64 = 30_000;
 #[derive(Debug)]
 pub struct Machine {
     site: Site,
+    stopping: bool,
 }
 
 impl Machine {
     /// A machine that knows its own node and nobody else yet.
     #[must_use]
     pub const fn new(site: Site) -> Self {
-        Self { site }
+        Self { site, stopping: false }
     }
 }
 
@@ -61,9 +62,11 @@ impl Handler for Machine {
             Event::View(view) => self.site.view = view.clone(),
             Event::Agents(agents) => self.site.agents.clone_from(agents),
             Event::Executor(executor) => self.site.executor.clone_from(executor),
+            Event::Stopping => self.stopping = true,
             _ => {}
         }
-        let mut turn = Turn { tx, now, rng, site: &self.site, actions: Vec::new() };
+        let (site, stopping) = (&self.site, self.stopping);
+        let mut turn = Turn { tx, now, rng, site, stopping, actions: Vec::new() };
         let reply = decide(&mut turn, event)?;
         Ok(Handled { actions: turn.actions, reply })
     }
@@ -83,6 +86,7 @@ impl Handler for Machine {
             Event::JobStarted { .. } => "job-started",
             Event::JobEnded { .. } => "job-ended",
             Event::Due => "due",
+            Event::Stopping => "stopping",
         }
     }
 }
@@ -97,7 +101,7 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
         }
         Event::Command(command) => return handle_command(turn, command).map(Some),
         Event::Delivery(peer, delivery) => handle_delivery(turn, *peer, delivery)?,
-        Event::View(_) => {}
+        Event::View(_) | Event::Stopping => {}
         Event::Records(put, forget) => {
             put.iter().for_each(|(node, record)| turn.tx.put(node, &MemberRecord(record.clone())));
             forget.iter().for_each(|node| turn.tx.delete::<MemberRecord>(node));

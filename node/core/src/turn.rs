@@ -23,6 +23,8 @@ pub(crate) struct Turn<'t, 'o> {
     pub(crate) rng: &'t mut dyn Rng,
     /// This node.
     pub(crate) site: &'t Site,
+    /// Whether the process is about to stop: then nothing new begins.
+    pub(crate) stopping: bool,
     /// What is to be done after the commit.
     pub(crate) actions: Vec<Action>,
 }

@@ -167,6 +167,9 @@ fn refuse(
 
 /// Begins the agent's next runs, as many as it works on at once.
 fn start_next(turn: &mut Turn<'_, '_>, agent: &Name) -> Result<(), StoreError> {
+    if turn.stopping {
+        return Ok(());
+    }
     let slots = turn.site.agents.get(agent).map_or(0, |setting| setting.slots);
     let mine: Vec<_> = scan_prefix::<Queued>(turn.tx, &(), RUN_QUEUE_MAX)?
         .into_iter()
@@ -213,6 +216,8 @@ pub(crate) fn reported(
             remediation: Some("ask again with a later deadline".to_owned()),
             may_have_run: true,
         },
+        // Nobody asked for it: the node is stopping.
+        (FlightOutcome::Cancelled { .. }, None) => interrupted(&run.agent),
         (outcome, _) => outcome,
     };
     end(turn, (origin, flight), run, outcome)
@@ -302,15 +307,19 @@ pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
     let rows = scan_prefix::<Queued>(turn.tx, &(), RUN_QUEUE_MAX)?;
     for ((_, origin, flight), _) in rows.iter().filter(|(_, row)| row.running) {
         let Some(run) = get::<Run>(turn.tx, &(*origin, *flight))? else { continue };
-        let outcome = FlightOutcome::Failed {
-            code: FailureCode::NodeRestarted,
-            detail: format!("the node was restarted while @{} was at work", run.agent),
-            remediation: Some("check what it did, then ask again".to_owned()),
-            may_have_run: true,
-        };
+        let outcome = interrupted(&run.agent);
         end(turn, (*origin, *flight), run, outcome)?;
     }
     start_all(turn)
+}
+
+fn interrupted(agent: &Name) -> FlightOutcome {
+    FlightOutcome::Failed {
+        code: FailureCode::NodeRestarted,
+        detail: format!("the node was restarted while @{agent} was at work"),
+        remediation: Some("check what it did, then ask again".to_owned()),
+        may_have_run: true,
+    }
 }
 
 /// Begins what can begin, for every agent here.

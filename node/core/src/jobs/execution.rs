@@ -125,6 +125,9 @@ fn refused(reason: String) -> JobResult {
 
 /// Begins the next executions, as many as there are free slots.
 pub(crate) fn start_next(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
+    if turn.stopping {
+        return Ok(());
+    }
     let slots = usize::try_from(turn.site.executor.slots).unwrap_or(usize::MAX);
     let rows = scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)?;
     let running = rows.iter().filter(|(_, row)| row.running).count();

@@ -280,3 +280,16 @@ fn what_has_ended_is_forgotten_after_a_month_and_nothing_before() {
     pair.pass(2);
     assert_eq!(pair.nodes[A].store.len(), empty, "no row is left of it");
 }
+
+#[test]
+fn an_ask_that_waits_when_the_node_stops_is_worked_on_after_the_next_start() {
+    let mut pair = Pair::new();
+    let first = pair.ask(A, "@echo.node:a").unwrap().flight_id.unwrap();
+    let second = pair.ask(A, "@echo.node:a").unwrap().flight_id.unwrap();
+    pair.event(A, Event::Stopping);
+    pair.answer(A, FlightOutcome::Cancelled { may_have_run: true });
+    assert_eq!(failure(&pair, first), (FailureCode::NodeRestarted, true), "nobody cancelled it");
+    assert!(pair.starts(A).is_empty(), "a node that stops begins nothing");
+    pair.restart(A);
+    assert_eq!(pair.starts(A).iter().map(|(_, flight, _)| *flight).collect::<Vec<_>>(), [second]);
+}

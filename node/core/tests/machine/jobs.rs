@@ -158,3 +158,18 @@ fn a_job_cancelled_before_it_started_stays_so_over_a_restart() {
     });
     assert_eq!(why, Some(CloseReason::CancelledBeforeStart));
 }
+
+#[test]
+fn a_job_that_waits_when_the_node_stops_runs_after_the_next_start() {
+    let mut pair = Pair::new();
+    let first = run(&mut pair, B, None).unwrap();
+    let second = run(&mut pair, B, None).unwrap();
+    let ticket = started(&mut pair);
+    assert_eq!(ticket.job, first.job_id);
+    pair.event(B, Event::Stopping);
+    end(&mut pair, &ticket, JobStatus::Error);
+    let begun = |action: &Action| matches!(action, Action::StartJob(_));
+    assert!(!pair.nodes[B].todo.iter().any(begun), "a node that stops begins nothing");
+    pair.restart(B);
+    assert_eq!(started(&mut pair).job, second.job_id);
+}
