@@ -108,6 +108,7 @@ pub(crate) fn started(turn: &mut Turn<'_, '_>, from: NodeId, id: FlightId) -> Re
     let Some(mut flight) = of_peer(turn, from, id)? else { return Ok(()) };
     if flight.state == FlightState::Queued {
         flight.state = FlightState::Running;
+        flight.waiting_on = None;
         update(turn, id, &mut flight);
     }
     Ok(())

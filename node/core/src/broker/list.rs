@@ -54,6 +54,8 @@ pub fn flight(
     flight: Flight,
 ) -> Result<FlightView, StoreError> {
     let delivery = phase(store, now, flight.node, flight.place)?;
+    // What was noted when it was made, that its node could not be reached, is over once the node has it.
+    let taken = delivery == DeliveryPhase::Acknowledged && flight.stopping.is_none();
     Ok(FlightView {
         flight_id: id,
         reference: id.suffix(),
@@ -65,7 +67,7 @@ pub fn flight(
         task: flight.preview,
         state: flight.state,
         terminal: flight.state.is_terminal(),
-        waiting_on: flight.waiting_on,
+        waiting_on: flight.waiting_on.filter(|_| !taken),
         delivery,
         outcome: flight.outcome,
         late: flight.late,
@@ -81,6 +83,7 @@ pub fn flight(
 /// [`StoreError`].
 pub fn job(store: &dyn Store, view: &View, now: Now, id: JobId, job: Job) -> Result<JobView, StoreError> {
     let delivery = phase(store, now, job.node, job.place)?;
+    let taken = delivery == DeliveryPhase::Acknowledged && job.stopping.is_none();
     Ok(JobView {
         job_id: id,
         language: job.language,
@@ -90,7 +93,7 @@ pub fn job(store: &dyn Store, view: &View, now: Now, id: JobId, job: Job) -> Res
         node_name: view.label(job.node).to_string(),
         requester: job.requester,
         delivery,
-        waiting_on: job.waiting_on,
+        waiting_on: job.waiting_on.filter(|_| !taken),
         minimum_isolation: job.minimum_isolation,
         requested_limits: job.limits,
         result: job.result,

@@ -30,6 +30,10 @@ pub fn resolve<'v>(view: &'v View, text: &str) -> Result<&'v KnownAgent, ApiErro
         .filter(|agent| agent.name == address.agent)
         .filter(|agent| nodes.as_ref().is_none_or(|nodes| nodes.contains(&agent.node)))
         .collect();
+    // Who is no longer in the mesh does not make a name ambiguous, and is named only when there is nobody else.
+    let (gone, there): (Vec<_>, Vec<_>) =
+        matching.into_iter().partition(|agent| view.reachability(agent) == "gone");
+    let matching = if there.is_empty() { gone } else { there };
     match matching.as_slice() {
         [agent] => Ok(agent),
         [] => Err(unknown(view, &address)),
@@ -37,19 +41,28 @@ pub fn resolve<'v>(view: &'v View, text: &str) -> Result<&'v KnownAgent, ApiErro
     }
 }
 
+/// Whether anything may be accepted for this agent.
+///
+/// # Errors
+/// `peer_gone` when its node left, was revoked or is blocked here.
+pub fn check_there(view: &View, agent: &KnownAgent) -> Result<(), ApiError> {
+    if view.reachability(agent) != "gone" {
+        return Ok(());
+    }
+    let message = format!("the node of {} is no longer in the mesh", view.full_address(agent));
+    let error = ApiError::new(ErrorKind::Refused, "peer_gone", message);
+    Err(error.hint("`mesh-cli who` lists the agents there are"))
+}
+
 /// Whether work may be accepted for this agent now. An unreachable node is no obstacle: its work is held.
 ///
 /// # Errors
 /// `agent_offline` when its reachable node says it cannot run; `peer_gone` when its node left or was revoked.
 pub fn check_ready(view: &View, agent: &KnownAgent) -> Result<(), ApiError> {
+    check_there(view, agent)?;
     let address = view.full_address(agent);
     let contact = view.members.get(&agent.node).map(|member| member.contact);
     match (contact, &agent.offline) {
-        (None | Some(Contact::Gone), _) => {
-            let message = format!("the node of {address} is no longer in the mesh");
-            Err(ApiError::new(ErrorKind::Refused, "peer_gone", message)
-                .hint("`mesh-cli who` lists the agents there are"))
-        }
         (Some(Contact::Here), Some(reason)) => {
             let message = format!("{address} is offline: {reason}");
             Err(ApiError::new(ErrorKind::Unavailable, "agent_offline", message)
@@ -63,7 +76,7 @@ pub fn check_ready(view: &View, agent: &KnownAgent) -> Result<(), ApiError> {
             );
             Err(ApiError::new(ErrorKind::Unavailable, "agent_offline", message).hint(hint))
         }
-        (Some(Contact::Here | Contact::Reachable | Contact::NotNow), _) => Ok(()),
+        _ => Ok(()),
     }
 }
 

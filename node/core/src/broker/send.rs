@@ -32,8 +32,10 @@ pub(crate) fn send(
         Lookup::Replay(given) => return Ok(Reply::Receipt(Receipt { replayed: true, ..given })),
         Lookup::Refused(error) => return Ok(Reply::Refused(error)),
     };
-    let agent = match target(&turn.site.view, &request.to, &request.body) {
-        Ok(agent) => agent.clone(),
+    let there = target(&turn.site.view, &request.to, &request.body)
+        .and_then(|agent| resolve::check_there(&turn.site.view, agent).map(|()| agent.clone()));
+    let agent = match there {
+        Ok(agent) => agent,
         Err(error) => return Ok(Reply::Refused(error)),
     };
     let message = turn.message_id();

@@ -109,3 +109,13 @@ fn two_nodes_of_one_name_are_told_apart_by_id() {
     let by_id = error.hints[0].split('`').nth(1).unwrap();
     assert!(resolve_node(&view, by_id).is_ok());
 }
+
+#[test]
+fn who_is_gone_makes_no_name_ambiguous() {
+    let mut view = view();
+    let nova = NodeId::from_bytes([2; 32]);
+    view.members.insert(nova, member("nova", Contact::Gone));
+    assert_eq!(resolve(&view, "@reviewer").unwrap().node, NodeId::from_bytes([1; 32]));
+    let gone = resolve(&view, "@planner").unwrap();
+    assert_eq!(check_there(&view, gone).unwrap_err().code, "peer_gone");
+}
