@@ -194,6 +194,14 @@ impl RevocationList {
         self.body.ver
     }
 
+    /// The version that bytes from our own disk say they are, without a check of who signed them; `None` when they are
+    /// no list.
+    #[must_use]
+    pub fn ver_of(bytes: &[u8]) -> Option<u64> {
+        let envelope: Envelope = codec::decode(bytes).ok()?;
+        codec::decode::<Body>(&envelope.body).ok().map(|body| body.ver)
+    }
+
     /// Who is shut out, by node.
     #[must_use]
     pub fn entries(&self) -> &[Revocation] {

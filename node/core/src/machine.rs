@@ -106,7 +106,10 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             put.iter().for_each(|(node, record)| turn.tx.put(node, &MemberRecord(record.clone())));
             forget.iter().for_each(|node| turn.tx.delete::<MemberRecord>(node));
         }
-        Event::RaiseEpoch(epoch) => turn.tx.put(&(), &Starts(*epoch)),
+        Event::RaiseEpoch(epoch) => {
+            let starts = turn.tx.get_record::<Starts>(&())?.map_or(0, |starts| starts.0);
+            turn.tx.put(&(), &Starts(starts.max(*epoch)));
+        }
         Event::Agents(_) => run::start_all(turn)?,
         Event::Executor(_) => execution::start_next(turn)?,
         Event::RunEnded { origin, flight, attempt, outcome } => {
@@ -139,6 +142,7 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
             let block = Block { reason: reason.clone(), at_wall_ms: turn.now.wall_ms };
             turn.tx.put(peer, &block);
             outbox::set_blocked(turn.tx, turn.rng, *peer, BlockReason::Operator)?;
+            origins_gone(turn, |origin| origin == *peer)?;
             peer_gone(turn, *peer).map(Reply::Done)
         }
         Command::Unblock(peer) => {
@@ -184,20 +188,31 @@ fn redeem(turn: &mut Turn<'_, '_>, request: &RedeemRequest) -> Result<Reply, Sto
     Ok(Reply::Redeemed(redemption))
 }
 
-/// The list is newer than the one kept; whoever verified it made sure.
+/// Whoever verified the list made sure that it is newer than the one they knew; two of them may have known the same.
 fn revoke(turn: &mut Turn<'_, '_>, list: &RevocationList) -> Result<Reply, StoreError> {
+    let kept = turn.tx.get_record::<Revocations>(&())?.and_then(|kept| RevocationList::ver_of(&kept.0));
+    if let Some(ver) = kept.filter(|ver| *ver >= list.ver()) {
+        let message = format!("revocation list {} is not newer than {ver}, which is in force", list.ver());
+        return Ok(Reply::Refused(ApiError::new(ErrorKind::Conflict, "revocation_superseded", message)));
+    }
     turn.tx.put(&(), &Revocations(list.as_bytes().to_vec()));
     let mut ended = 0_usize;
     for entry in list.entries() {
         outbox::set_blocked(turn.tx, turn.rng, entry.node, BlockReason::Revoked)?;
         ended = ended.saturating_add(peer_gone(turn, entry.node)?);
     }
+    origins_gone(turn, |origin| list.names(origin))?;
     Ok(Reply::Done(ended))
 }
 
 fn peer_gone(turn: &mut Turn<'_, '_>, peer: NodeId) -> Result<usize, StoreError> {
     let flights = flight::peer_gone(turn, peer)?;
     Ok(flights.saturating_add(job::peer_gone(turn, peer)?))
+}
+
+fn origins_gone(turn: &mut Turn<'_, '_>, gone: impl Fn(NodeId) -> bool) -> Result<(), StoreError> {
+    run::origins_gone(turn, &gone)?;
+    execution::origins_gone(turn, &gone)
 }
 
 fn handle_delivery(turn: &mut Turn<'_, '_>, peer: NodeId, delivery: &Delivery) -> Result<(), StoreError> {

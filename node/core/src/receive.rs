@@ -1,14 +1,15 @@
 //! A message from a node, by what it is. Who sent it is the link's word; nothing in it changes that.
 
-use mesh_protocol::id::NodeId;
+use mesh_protocol::id::{ConversationId, MessageId, NodeId};
 use mesh_protocol::message::{PeerMessage, Post};
 use mesh_protocol::policy::{Permission, PermissionProfile};
 
-use crate::broker::{conversation, flight, run};
+use crate::broker::conversation::{self, Message};
+use crate::broker::{flight, run};
 use crate::jobs::{execution, job};
 use crate::outbox::Class;
 use crate::policy;
-use crate::store::StoreError;
+use crate::store::{StoreError, get};
 use crate::turn::Turn;
 
 /// Applies one message, in the commit that marks it as taken.
@@ -24,21 +25,28 @@ pub(crate) fn handle(turn: &mut Turn<'_, '_>, from: NodeId, message: PeerMessage
         PeerMessage::JobEnded { job, result, evidence } => job::ended(turn, from, job, (result, evidence)),
         PeerMessage::StopJob { job, reason } => execution::stop(turn, from, job, reason),
         PeerMessage::PostRefused { conversation, message, detail } => {
-            let detail: String = detail.chars().take(500).collect();
-            let from = format!("node {}", turn.site.view.label(from));
-            let people = (from, "operator".to_owned());
-            let own = turn.message_id();
-            conversation::record(
-                turn,
-                own,
-                conversation,
-                people,
-                format!("not delivered: {detail}"),
-                Some(message),
-            );
-            Ok(())
+            post_refused(turn, from, (conversation, message), &detail)
         }
     }
+}
+
+/// A node did not take a message from here. Of anything else it may say so as often as it likes: nothing is kept.
+fn post_refused(
+    turn: &mut Turn<'_, '_>,
+    from: NodeId,
+    (conversation, message): (ConversationId, MessageId),
+    detail: &str,
+) -> Result<(), StoreError> {
+    let posted = get::<Message>(turn.tx, &message)?;
+    if posted.is_none_or(|posted| posted.conversation != conversation) {
+        tracing::warn!(peer = %from.short(), "a peer refuses a message that it was not sent");
+        return Ok(());
+    }
+    let detail: String = detail.chars().take(500).collect();
+    let people = (format!("node {}", turn.site.view.label(from)), "operator".to_owned());
+    let own = turn.message_id();
+    conversation::record(turn, own, conversation, people, format!("not delivered: {detail}"), Some(message));
+    Ok(())
 }
 
 fn accept_post(turn: &mut Turn<'_, '_>, from: NodeId, post: Post) -> Result<(), StoreError> {
@@ -70,6 +78,5 @@ fn accept_post(turn: &mut Turn<'_, '_>, from: NodeId, post: Post) -> Result<(), 
         return turn.send(from, message, Class::Control, refused).map(drop);
     }
     let people = (run::requester(turn, from, &post.from.name), format!("@{}", post.to));
-    conversation::record(turn, post.message, post.conversation, people, post.body, None);
-    Ok(())
+    conversation::record_from_peer(turn, post.message, post.conversation, people, post.body)
 }

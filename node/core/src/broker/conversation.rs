@@ -7,7 +7,7 @@ use mesh_protocol::id::{ConversationId, MessageId};
 use serde::{Deserialize, Serialize};
 
 use crate::deadline::{self, Deadline};
-use crate::store::{Record, Table};
+use crate::store::{Record, StoreError, Table, get};
 use crate::turn::Turn;
 
 /// One message, as this node recorded it.
@@ -44,4 +44,19 @@ pub(crate) fn record(
     let at_wall_ms = turn.now.wall_ms;
     turn.tx.put(&message, &Message { conversation, from, to, body, reply_to, at_wall_ms });
     deadline::retain(turn, Deadline::ForgetMessage(message));
+}
+
+/// Records a message of another node. Its id is the other node's word: when there is a message of that id already, this
+/// one gets an id of its own, and the one that is there stays as it is.
+pub(crate) fn record_from_peer(
+    turn: &mut Turn<'_, '_>,
+    message: MessageId,
+    conversation: ConversationId,
+    people: (String, String),
+    body: String,
+) -> Result<(), StoreError> {
+    let taken = get::<Message>(turn.tx, &message)?.is_some();
+    let message = if taken { turn.message_id() } else { message };
+    record(turn, message, conversation, people, body, None);
+    Ok(())
 }

@@ -103,7 +103,8 @@ pub(crate) fn accept(turn: &mut Turn<'_, '_>, origin: NodeId, request: AskReques
     if origin != turn.site.me {
         let to = format!("@{}", request.to);
         let people = (requester.clone(), to);
-        conversation::record(turn, request.message, request.conversation, people, request.task.clone(), None);
+        let task = request.task.clone();
+        conversation::record_from_peer(turn, request.message, request.conversation, people, task)?;
     }
     let run = Run {
         agent: request.to.clone(),
@@ -311,6 +312,13 @@ pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
         end(turn, (*origin, *flight), run, outcome)?;
     }
     start_all(turn)
+}
+
+/// Ends what nodes asked that this one has nothing more to do with.
+pub(crate) fn origins_gone(turn: &mut Turn<'_, '_>, gone: impl Fn(NodeId) -> bool) -> Result<(), StoreError> {
+    let rows = scan_prefix::<Queued>(turn.tx, &(), RUN_QUEUE_MAX)?;
+    let mut theirs = rows.into_iter().filter(|((_, origin, _), _)| gone(*origin));
+    theirs.try_for_each(|((_, origin, flight), _)| stop(turn, origin, flight, StopReason::Requested))
 }
 
 fn interrupted(agent: &Name) -> FlightOutcome {

@@ -243,6 +243,13 @@ pub(crate) fn deadline_passed(turn: &mut Turn<'_, '_>, origin: NodeId, job: JobI
     }
 }
 
+/// Ends what nodes asked that this one has nothing more to do with.
+pub(crate) fn origins_gone(turn: &mut Turn<'_, '_>, gone: impl Fn(NodeId) -> bool) -> Result<(), StoreError> {
+    let rows = scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)?;
+    let mut theirs = rows.into_iter().filter(|((_, origin, _), _)| gone(*origin));
+    theirs.try_for_each(|((_, origin, job), _)| stop(turn, origin, job, StopReason::Requested))
+}
+
 /// After a restart: what was running is closed, never run again; what was waiting goes on when the sandbox is known.
 pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
     for ((_, origin, job), row) in scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)? {

@@ -9,5 +9,6 @@
 )]
 
 mod asks;
+mod hostile;
 mod jobs;
 mod pair;
