@@ -5,16 +5,16 @@
 //!   writer ── frames ──> Outgoing ── stream ──> peer      peer ── stream ──> Incoming ── events ──> writer
 //!   writer <── events ── Outgoing <── acks ──── peer      peer <── acks ──── Incoming <── answers ── writer
 //! ```
-//! One sending session a link, one receiving session for each the peer opens. What may be sent, and what an answer
-//! means, the core decides in the writer; here bytes move. Parcels are read from committed state only, so nothing is on
-//! the wire that a crash could forget; acknowledgements are actions of a commit, so nothing is acknowledged before it is
-//! durable. A peer that sends faster than the disk takes it waits in the writer's queue, and QUIC's flow control carries
-//! that back.
+//! One sending session a link at a time, begun again when it ends before the link does; one receiving session for each
+//! the peer opens. What may be sent, and what an answer means, the core decides in the writer; here bytes move. Parcels
+//! are read from committed state only, so nothing is on the wire that a crash could forget; acknowledgements are actions
+//! of a commit, so nothing is acknowledged before it is durable. A peer that sends faster than the disk takes it waits
+//! in the writer's queue, and QUIC's flow control carries that back.
 
 mod incoming;
 mod outgoing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -39,6 +39,8 @@ pub struct Delivery {
     writer: OnceLock<WriterHandle<Machine>>,
     outgoing: Mutex<BTreeMap<NodeId, Outgoing>>,
     incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
+    /// Peers of whom nothing is taken until their next link.
+    paused: Mutex<BTreeSet<NodeId>>,
 }
 
 impl fmt::Debug for Delivery {
@@ -51,8 +53,8 @@ impl Delivery {
     /// No sessions yet. Nothing moves before [`Delivery::attach`].
     #[must_use]
     pub fn new(database: Arc<Database>) -> Arc<Self> {
-        let (outgoing, incoming) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming })
+        let (outgoing, incoming, paused) = Default::default();
+        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
@@ -68,6 +70,10 @@ impl Delivery {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn paused(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A link is up, or goes over another connection now: a new sending session begins on it.
     pub fn link_up(self: &Arc<Self>, connection: &Connection) {
         let peer = connection.peer();
@@ -78,8 +84,17 @@ impl Delivery {
         }
     }
 
+    /// A session ended while its link lives: the next one begins, unless another has already.
+    fn begin_again(self: &Arc<Self>, connection: &Connection, ended: u64) {
+        let mut outgoing = self.outgoing();
+        if let Some(current) = outgoing.get_mut(&connection.peer()).filter(|it| it.session() == ended) {
+            *current = outgoing::begin(Arc::clone(self), connection.clone(), rand::random());
+        }
+    }
+
     /// The last connection to a peer is gone.
     pub fn link_down(&self, peer: NodeId) {
+        self.paused().remove(&peer);
         if let Some(old) = self.outgoing().remove(&peer) {
             old.end();
         }
@@ -88,8 +103,8 @@ impl Delivery {
     /// A peer opened its sending stream.
     pub fn accept(self: &Arc<Self>, peer: NodeId, sender: Sender, receiver: Receiver) {
         let open = self.incoming().keys().filter(|(from, _)| *from == peer).count();
-        if open >= INCOMING_PER_PEER_MAX {
-            // Dropping the stream gives it up; a peer that keeps to the protocol tries again on its next link.
+        if open >= INCOMING_PER_PEER_MAX || self.paused().contains(&peer) {
+            // Dropping the stream gives it up; a peer that keeps to the protocol tries again later.
             return;
         }
         tokio::spawn(incoming::run(Arc::clone(self), peer, sender, receiver));
@@ -128,6 +143,7 @@ impl Delivery {
 
     /// An event from this peer could not be handled: stop taking from it until its next link.
     pub fn pause(&self, peer: NodeId) {
+        self.paused().insert(peer);
         let mut incoming = self.incoming();
         let sessions: Vec<_> = incoming.keys().filter(|(from, _)| *from == peer).copied().collect();
         sessions.iter().filter_map(|key| incoming.remove(key)).for_each(Incoming::end);

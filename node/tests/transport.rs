@@ -5,6 +5,8 @@
 
 #[path = "transport/attacks.rs"]
 mod attacks;
+#[path = "transport/delivery.rs"]
+mod delivery;
 #[path = "transport/fixture.rs"]
 mod fixture;
 #[path = "transport/joining.rs"]

@@ -1,6 +1,7 @@
 //! Our sending session to one peer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mesh_node_core::event;
 use mesh_node_core::outbox;
@@ -23,6 +24,11 @@ const PAGE_BYTES: u64 = 1024 * 1024;
 const ORDERS_MAX: usize = 8;
 /// Size an event without a body counts as, in the writer's queue.
 const EVENT_BYTES: usize = 64;
+/// How long after a session ended on a link that lives the next one begins: a peer whose disk takes nothing now, or
+/// that had an older session's opening overtake this one's, is asked again and not hammered.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// The longest wait a busy peer may ask for.
+const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// What the core asked of this session.
 enum Order {
@@ -80,6 +86,12 @@ pub(super) fn begin(delivery: Arc<Delivery>, connection: Connection, session: u6
             () = work => {}
         }
         delivery.post(peer, event::Delivery::Lost { session }, EVENT_BYTES).await;
+        // The stream ended and nobody here ended it.
+        tokio::select! {
+            () = over.cancelled() => {}
+            _ = connection.closed() => {}
+            () = tokio::time::sleep(AGAIN_AFTER) => delivery.begin_again(&connection, session),
+        }
     });
     handle
 }
@@ -121,13 +133,15 @@ async fn write(
                         return;
                     }
                 }
-                Some(Order::StreamFrom(seq)) => next = stream(delivery, peer, session, &mut sender, seq).await,
+                Some(Order::StreamFrom(seq)) => next = Some(seq),
                 None => return,
             },
-            () = grew.notified(), if next.is_some() => {
-                if let Some(seq) = next {
-                    next = stream(delivery, peer, session, &mut sender, seq).await;
-                }
+            () = grew.notified(), if next.is_some() => {}
+        }
+        if let Some(seq) = next {
+            next = stream(delivery, peer, session, &mut sender, seq).await;
+            if next.is_none() {
+                return;
             }
         }
     }
@@ -172,7 +186,9 @@ async fn read(delivery: &Arc<Delivery>, peer: NodeId, session: u64, mut receiver
             Ok(ToSender::Ack(ack)) => event::Delivery::Ack { session, ack },
             Ok(ToSender::Busy(busy)) => {
                 tracing::info!(peer = %peer.short(), ?busy, "a peer takes nothing for a while");
-                continue;
+                // What it did not take is offered again in the next session.
+                tokio::time::sleep(Duration::from_millis(busy.retry_after_ms).min(BUSY_MAX)).await;
+                return;
             }
             Err(error) => {
                 tracing::warn!(peer = %peer.short(), %error, "a peer broke the delivery protocol");
