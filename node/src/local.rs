@@ -87,6 +87,8 @@ pub struct Local {
     pub started: Instant,
     /// Cancelled to stop the node.
     pub stopping: CancellationToken,
+    /// Held while a revocation list is made: each is made from the one before.
+    pub revoking: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Local {

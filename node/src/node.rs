@@ -146,6 +146,10 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     let start = read(home, home.open_database(&lock)?)?;
     let name = founding::name_of(&start.config);
     let me = start.credentials.key.node();
+    // Before anything begins: a port that is taken must not cost the work that waits.
+    let socket = addresses::bind(start.config.node.listen)?;
+    let local_address = socket.local_addr().map_err(NodeError::System)?;
+    let api_socket = listener::bind(&home.socket(|name| std::env::var_os(name))?)?;
     let tokens = Tokens::new(&Token::read_or_create(&home.tokens().join("operator"))?);
     sweep_runs(home);
     let agents = Agents::new(home, &start.config.agents, Arc::clone(&tokens));
@@ -200,8 +204,6 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     let ticking = tokio::spawn(timer.run(writer.clone(), Arc::clone(&clock)));
     let tidying = tokio::spawn(timer::tidy(writer.clone()));
 
-    let socket = addresses::bind(start.config.node.listen)?;
-    let local_address = socket.local_addr().map_err(NodeError::System)?;
     let addresses = addresses::advertised(&start.config.node.advertise, local_address);
     let mut settings = Settings::new(BootId(rand::random()));
     settings.profile = addresses::profile(&addresses);
@@ -280,11 +282,11 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
         addresses,
         started: Instant::now(),
         stopping: stopping.clone(),
+        revoking: tokio::sync::Mutex::default(),
     });
-    let socket = listener::bind(&home.socket(|name| std::env::var_os(name))?)?;
     let surface =
         Surface { tokens, hosts: Hosts::unix(), limits: Limits::default(), stopping: stopping.clone() };
-    let serving = tokio::spawn(listener::serve(socket, api::router(service, surface), stopping.clone()));
+    let serving = tokio::spawn(listener::serve(api_socket, api::router(service, surface), stopping.clone()));
     tracing::info!(node = %me.short(), %name, address = %local_address, "the node is up");
     ready();
 

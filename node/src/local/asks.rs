@@ -4,6 +4,7 @@ use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::{list, resolve as resolver};
 use mesh_node_core::time::Now;
+use mesh_protocol::address::Name;
 use mesh_protocol::api::ask::{AgentView, FlightView, MessageView, ResolveRequest};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::id::FlightId;
@@ -30,6 +31,8 @@ pub(super) fn messages(
     limit: usize,
 ) -> Result<Vec<MessageView>, ApiError> {
     let rows = list::newest::<Message>(&local.snapshot()?, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
+    // An agent of the same name on another node is another agent.
+    let names = [local.name.to_string(), local.me.short()];
     let wanted = |message: &Message| {
         let party = |name: &str| {
             let address = format!("@{name}");
@@ -40,13 +43,19 @@ pub(super) fn messages(
         let agent = filter.agent.as_ref().is_none_or(|name| party(name.as_str()));
         let own = match who {
             Principal::Operator => true,
-            Principal::Agent { name, .. } => party(name.as_str()),
+            Principal::Agent { name, .. } => names.iter().any(|node| is_party(message, name, node)),
             Principal::Anonymous => false,
         };
         own && agent && filter.conversation.is_none_or(|conversation| conversation == message.conversation)
     };
     let one = |(id, message): (_, Message)| list::message(id, message);
     Ok(rows.into_iter().filter(|(_, message)| wanted(message)).take(limit).map(one).collect())
+}
+
+/// Whether a message is from or for this node's agent of this name, by one of the names of this node.
+fn is_party(message: &Message, agent: &Name, node: &str) -> bool {
+    let (short, full) = (format!("@{agent}"), format!("@{agent}.node:{node}"));
+    [&message.from, &message.to].into_iter().any(|party| *party == short || *party == full)
 }
 
 /// The newest flights the caller may see.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use mesh_node_core::broker::resolve::resolve_node;
 use mesh_node_core::event::{Command, Reply};
 use mesh_node_core::policy::GrantChange;
+use mesh_node_core::roster::Revocations;
+use mesh_node_core::store::get;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
@@ -14,7 +16,7 @@ use mesh_protocol::id::{NodeId, TicketId};
 use mesh_protocol::revocation::{Revocation, RevocationList};
 use mesh_protocol::ticket::Ticket;
 
-use super::{Local, mismatch, status};
+use super::{Local, mismatch, status, storage};
 use crate::clock::Clock;
 
 /// Makes a ticket and opens the join port for it.
@@ -58,7 +60,8 @@ pub(super) async fn revoke(local: &Local, request: &ExpelRequest) -> Result<Expe
         return Err(ApiError::new(ErrorKind::Refused, "not_the_root", message)
             .hint(format!("`mesh-cli block {name}` shuts it out of this node alone")));
     };
-    let known = local.network.revocations();
+    let _making = local.revoking.lock().await;
+    let known = newest_list(local)?;
     let links_closed = usize::from(local.network.linked_at(node).is_some());
     if known.as_ref().is_some_and(|list| list.names(node)) {
         return Ok(ExpelReply { node, name, already: true, links_closed: 0 });
@@ -74,6 +77,13 @@ pub(super) async fn revoke(local: &Local, request: &ExpelRequest) -> Result<Expe
     local.command(Command::Revoke(list.clone()), list.as_bytes().len()).await?;
     local.network.revoke(list).await;
     Ok(ExpelReply { node, name, already: false, links_closed })
+}
+
+/// The newest list there is: the one on disk, or one that a peer brought and that is on its way there.
+fn newest_list(local: &Local) -> Result<Option<RevocationList>, ApiError> {
+    let stored = get::<Revocations>(&local.snapshot()?, &()).map_err(|error| storage(&error))?;
+    let stored = stored.and_then(|list| RevocationList::verify(&list.0, &local.root_key).ok());
+    Ok(stored.into_iter().chain(local.network.revocations()).max_by_key(RevocationList::ver))
 }
 
 /// Has nothing more to do with a peer, for this node only.

@@ -1,5 +1,6 @@
 //! Asks across whole nodes.
 
+use mesh_node::service::MessageFilter;
 use mesh_protocol::api::ask::{AskCommand, FlightView};
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
 use mesh_protocol::policy::Trust;
@@ -103,4 +104,37 @@ async fn an_agent_that_fails_says_how() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ask_that_waits_when_its_node_stops_is_answered_after_the_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let agent = "[[agent]]\nname = \"reader\"\ncommand = \
+                 [\"/bin/sh\", \"-c\", \"read -r task; [ $task = slow ] && sleep 1000; echo $task\"]\n";
+    let atlas = Node::found(root.path(), "atlas", agent, Trust::Mine).await;
+    let slow = atlas.client.ask(&ask("@reader", "slow")).await.unwrap().flight_id.unwrap().to_string();
+    let next = atlas.client.ask(&ask("@reader", "next")).await.unwrap().flight_id.unwrap().to_string();
+    while atlas.client.flight(&slow, 1).await.unwrap().state != FlightState::Running {}
+    let atlas = Node::start(atlas.stop().await).await;
+    match atlas.client.flight(&slow, 20).await.unwrap().outcome {
+        Some(FlightOutcome::Failed { code: FailureCode::NodeRestarted, may_have_run: true, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(atlas.client.flight(&next, 20).await.unwrap().outcome, reply("next"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_does_not_see_the_messages_of_its_namesake_on_another_node() {
+    let root = tempfile::tempdir().unwrap();
+    let leak = "[[agent]]\nname = \"echo\"\ncommand = [\"/bin/sh\", \"-c\", \
+                \"umask 077; printf %s $MESH_TOKEN > $MESH_HOME/t; mv $MESH_HOME/t $MESH_HOME/token; sleep 1000\"]\n";
+    let atlas = Node::found(root.path(), "atlas", leak, Trust::Mine).await;
+    let nova = atlas.join(root.path(), "nova", ECHO, Trust::Mine).await;
+    atlas.sees("nova", "alive").await;
+    nova.sees("atlas", "alive").await;
+    answer(&atlas, "@echo.node:nova", "for the other one").await;
+    atlas.client.ask(&ask("@echo.node:atlas", "for this one")).await.unwrap();
+    let agent = atlas.client_with(&root.path().join("atlas/token")).await;
+    let seen = agent.messages(&MessageFilter::default(), 100).await.unwrap();
+    assert_eq!(seen.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["for this one"]);
 }

@@ -80,6 +80,18 @@ impl Node {
         Self { dir, stopping, task: Some(task), client: Client::new(endpoint) }
     }
 
+    /// A client of this node for whoever holds the token in this file, once the file is there.
+    pub(crate) async fn client_with(&self, token: &Path) -> Client {
+        let deadline = tokio::time::Instant::now() + WITHIN;
+        while !token.exists() {
+            assert!(tokio::time::Instant::now() < deadline, "{} should be there", token.display());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let socket = Home::open(&self.dir).unwrap().socket(|_| None).unwrap();
+        let (home, lock) = (self.dir.clone(), self.dir.join("mesh.lock"));
+        Client::new(Endpoint { home, lock, socket, token: Some(Token::read(token).unwrap()) })
+    }
+
     /// Stops the node; its home stays.
     pub(crate) async fn stop(mut self) -> PathBuf {
         self.stopping.cancel();

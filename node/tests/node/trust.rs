@@ -2,6 +2,7 @@
 
 use mesh_protocol::api::ask::AskCommand;
 use mesh_protocol::api::mesh::{ExpelRequest, GrantRequest};
+use mesh_protocol::api::node::Status;
 use mesh_protocol::flight::{FailureCode, FlightOutcome};
 use mesh_protocol::policy::{Permission, Trust};
 
@@ -76,4 +77,26 @@ async fn a_blocked_peer_is_cut_off_here_alone() {
     vega.client.unblock("nova").await.unwrap();
     vega.sees("nova", "alive").await;
     drop(nova);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_revocations_at_once_both_stay_in_force() {
+    let root = tempfile::tempdir().unwrap();
+    let atlas = Node::found(root.path(), "atlas", "", Trust::Mine).await;
+    let names = ["nova", "vega", "rigel", "deneb"];
+    let mut members = Vec::new();
+    for name in names {
+        members.push(atlas.join(root.path(), name, "", Trust::Mine).await);
+        atlas.sees(name, "alive").await;
+    }
+    let expel = |name: &str| ExpelRequest { peer: name.into(), reason: String::new() };
+    let requests = names.map(expel);
+    let [a, b, c, d] = requests.each_ref().map(|request| atlas.client.revoke(request));
+    let (a, b, c, d) = tokio::join!(a, b, c, d);
+    assert!([a, b, c, d].iter().all(Result::is_ok));
+    let atlas = Node::start(atlas.stop().await).await;
+    let all = |status: &Status| {
+        status.peers.len() == names.len() && status.peers.iter().all(|p| p.state == "revoked")
+    };
+    atlas.status_when("all are revoked, also after a restart", all).await;
 }
