@@ -35,7 +35,7 @@ mod who;
 mod whoami;
 
 pub(crate) use logs::tail;
-pub(crate) use verify::judged;
+pub(crate) use verify::{judged, member, root_in};
 
 use crate::args::Command;
 use crate::exit::Exit;

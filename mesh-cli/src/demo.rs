@@ -35,7 +35,7 @@ use mesh_protocol::flight::FlightOutcome;
 use mesh_protocol::id::JobId;
 use mesh_protocol::policy::Trust;
 
-use crate::commands::judged;
+use crate::commands::{judged, member};
 use crate::exit::Exit;
 use crate::invocation::Invocation;
 
@@ -166,18 +166,18 @@ async fn found(cast: &mut Cast) -> Result<Founding, Setback> {
     let atlas = cast.atlas.start().await?;
     let client = cast.atlas.client()?;
     let request = InviteRequest { ttl_seconds: TICKET_SECONDS, trust: Trust::Mine };
-    let mut nodes = vec![member(&cast.atlas, &atlas)];
+    let mut nodes = vec![in_mesh(&cast.atlas, &atlas)];
     for node in [&mut cast.nova, &mut cast.vega] {
         let ticket = client.invite(&request).await?.ticket;
         node.command(&["join", "-", "--trust", "mine"], &ticket).await?;
         let status = node.start().await?;
-        nodes.push(member(node, &status));
+        nodes.push(in_mesh(node, &status));
     }
     let tickets = nodes.len().saturating_sub(1);
     Ok(Founding { mesh: atlas.mesh, nodes, tickets })
 }
 
-fn member(node: &node::Node, status: &Status) -> Member {
+fn in_mesh(node: &node::Node, status: &Status) -> Member {
     Member { name: node.name, node: status.node, pid: node.pid(), addresses: status.addresses.clone() }
 }
 
@@ -261,18 +261,22 @@ fn right_answer(flight: &FlightView, text: &Text) -> Result<Answer, Setback> {
     Err(Setback::WrongAnswer { found: Box::new(answer.counts), expected: Box::new(text.counts.clone()) })
 }
 
-/// Takes the evidence from the node that asked for the job, and checks it with the key of the one that ran it.
+/// Takes the evidence from the node that asked for the job, and checks it with the mesh's root alone; the signer must
+/// then be the node that was to run it.
 async fn verify(cast: &Cast, founding: &Founding, job: JobId) -> Result<Proof, Setback> {
     let vega = cast.vega.client()?;
     let view = vega.job_result(job, ANSWERED_WITHIN.as_secs()).await?;
     let evidence = vega.evidence(job).await?;
-    // The key nova showed at its start, not the one the evidence names.
-    let nova =
-        founding.nodes.iter().find(|member| member.name == cast.nova.name).ok_or(Setback::NotProved)?;
-    let trust = TrustSet::node(&nova.node)?;
-    let verdict = judged(&Bundle::parse(&evidence)?, &trust, Some(&job.to_string()));
+    let bundle = Bundle::parse(&evidence)?;
+    let not_proved = |why| Setback::NotProved { why };
+    let signer = member(&cast.root()?, bundle.certificate.as_deref()).map_err(not_proved)?;
+    if !founding.nodes.iter().any(|node| node.name == cast.nova.name && node.node == signer) {
+        return Err(not_proved(format!("it is signed by {}, which is not nova", signer.short())));
+    }
+    let verdict = judged(&bundle, &TrustSet::node(&signer)?, Some(&job.to_string()));
     if verdict.exit() != Exit::Done {
-        return Err(Setback::NotProved);
+        let why = verdict.reasons.first().map_or("something is missing in it", String::as_str);
+        return Err(not_proved(why.to_owned()));
     }
     let result = view.result.as_ref();
     Ok(Proof {

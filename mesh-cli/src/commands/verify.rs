@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::pkcs8::DecodePublicKey;
-use mesh_node::identity::{Admission, MemberVerifier, RootCertificate};
+use mesh_node::identity::{Admission, CertificateError, MemberVerifier, RootCertificate};
 use mesh_protocol::evidence::bundle::Bundle;
 use mesh_protocol::evidence::limits::MAX_BUNDLE_BYTES;
 use mesh_protocol::evidence::trust::TrustSet;
@@ -111,19 +111,21 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// A certificate in PEM or in DER.
 fn read_root(path: &Path) -> Result<RootCertificate, Failure> {
-    let file = read_small(path)?;
-    let der = CertificateDer::from_pem_slice(&file).map_or(file, |certificate| certificate.to_vec());
-    let root = RootCertificate::from_der(der);
-    root.map_err(|error| {
+    root_in(read_small(path)?).map_err(|error| {
         Failure::usage(error.to_string(), "give the root certificate of the mesh, in PEM or DER")
     })
 }
 
+/// The root certificate a file holds, in PEM or in DER.
+pub(crate) fn root_in(file: Vec<u8>) -> Result<RootCertificate, CertificateError> {
+    let der = CertificateDer::from_pem_slice(&file).map_or(file, |certificate| certificate.to_vec());
+    RootCertificate::from_der(der)
+}
+
 /// The node that the root let in with this certificate. The certificate alone proves nothing: the signature must be
 /// by its key, which is checked next.
-fn member(root: &RootCertificate, certificate: Option<&[u8]>) -> Result<NodeId, String> {
+pub(crate) fn member(root: &RootCertificate, certificate: Option<&[u8]>) -> Result<NodeId, String> {
     let Some(der) = certificate else { return Err("it holds no certificate of its signer".to_owned()) };
     // Whom the mesh has revoked since is not known offline.
     let verifier =

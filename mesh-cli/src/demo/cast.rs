@@ -11,7 +11,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mesh_node::identity::RootCertificate;
 use tempfile::TempDir;
+
+use crate::commands::root_in;
 
 use super::node::Node;
 use super::setback::Setback;
@@ -63,6 +66,13 @@ impl Cast {
     /// Where the agent notes its runs, one a line.
     pub(crate) fn journal(&self) -> PathBuf {
         journal(self.folder.path())
+    }
+
+    /// The mesh's root certificate, as its founder keeps it for everyone to read.
+    pub(crate) fn root(&self) -> Result<RootCertificate, Setback> {
+        let path = self.atlas.home.join("root.crt");
+        let file = std::fs::read(&path).map_err(|source| Setback::File { path, source })?;
+        Ok(root_in(file)?)
     }
 
     /// All of them.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mesh_node::api::tokens::TokenError;
 use mesh_node::client::ClientError;
 use mesh_node::home::HomeError;
+use mesh_node::identity::CertificateError;
 use mesh_protocol::evidence::bundle::BundleError;
 use mesh_protocol::evidence::trust::TrustError;
 use thiserror::Error;
@@ -85,12 +86,18 @@ pub(crate) enum Setback {
     /// The evidence cannot be read.
     #[error("the evidence cannot be read")]
     Evidence(#[from] BundleError),
+    /// The founder's root certificate cannot be used.
+    #[error("the root certificate cannot be used")]
+    Root(#[from] CertificateError),
     /// The executor's key cannot be trusted.
     #[error("the executor's key cannot be used")]
     Key(#[from] TrustError),
     /// The evidence proves nothing, or not everything.
-    #[error("the evidence is not authentic and complete")]
-    NotProved,
+    #[error("the evidence is not authentic and complete: {why}")]
+    NotProved {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The receipt does not say that the ask is held.
     #[error("the receipt does not say that {node} is unreachable")]
     NotHeld {

@@ -117,9 +117,8 @@ fn proved(proof: &Proof) -> String {
         }
     };
     let said = format!(
-        "{} of evidence, kept by vega, checked here with the key of {}; {arrival}",
+        "{} of evidence, kept by vega, checked here with the mesh's root certificate; {arrival}",
         bytes(proof.evidence_bytes as u64),
-        foreign::line(&proof.node_name),
     );
     format!("{}\n\n{}", wrapped(&said, 0), render::evidence::verdict(&proof.verdict))
 }
