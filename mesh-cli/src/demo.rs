@@ -42,8 +42,8 @@ use crate::invocation::Invocation;
 use agent::Answer;
 use cast::{AGENT_ADDRESS, Cast};
 use report::{
-    Asked, End, Finding, Founding, Hold, Input, Left, Member, NodeLog, Proof, Report, Resumption, Sight,
-    Step, StepName,
+    Asked, End, Finding, Founding, Hold, Input, Left, Member, Proof, Report, Resumption, Sight, Step,
+    StepName,
 };
 pub(crate) use setback::Setback;
 pub(crate) use text::Text;
@@ -80,7 +80,7 @@ pub(crate) async fn play(invocation: &Invocation, text: &Text, keep: bool) -> Re
     let mut cast = Cast::gather()?;
     let told = Box::pin(tell(&mut teller, &mut cast, text)).await;
     if let Err(failed) = told {
-        teller.fail(failed, &cast);
+        teller.fail(failed, &mut cast);
     }
     let ok = teller.steps.iter().all(|step| step.ok);
     let took_ms = millis(began);
@@ -139,12 +139,11 @@ impl Teller<'_> {
         self.tell(Step { name, ok: true, took_ms: 0, end });
     }
 
-    fn fail(&mut self, failed: Failed, cast: &Cast) {
+    fn fail(&mut self, failed: Failed, cast: &mut Cast) {
         let Failed { name, took_ms, setback } = failed;
         let causes = std::iter::successors(setback.source(), |cause| (*cause).source());
         let causes = causes.map(ToString::to_string).collect();
-        let logs = cast.nodes().map(|node| NodeLog { node: node.name, lines: node.last_words() });
-        let end = End::Failed { error: setback.to_string(), causes, logs: logs.into() };
+        let end = End::Failed { error: setback.to_string(), causes, logs: cast.last_words() };
         self.tell(Step { name, ok: false, took_ms, end });
     }
 

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::commands::root_in;
 
 use super::node::Node;
+use super::report::NodeLog;
 use super::setback::Setback;
 
 /// The agent's name.
@@ -78,6 +79,11 @@ impl Cast {
     /// All of them.
     pub(crate) fn nodes(&self) -> [&Node; 3] {
         [&self.atlas, &self.nova, &self.vega]
+    }
+
+    /// What each of them said last.
+    pub(crate) fn last_words(&mut self) -> Vec<NodeLog> {
+        [&mut self.atlas, &mut self.nova, &mut self.vega].map(Node::last_words).into()
     }
 
     /// Leaves everything as it is: the nodes go on running, the folder stays.

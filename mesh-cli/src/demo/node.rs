@@ -20,6 +20,7 @@ use crate::commands::tail;
 use crate::daemon;
 use crate::environment::{MESH_HOME, MESH_TOKEN};
 
+use super::report::NodeLog;
 use super::setback::Setback;
 
 /// Lines of a log that are kept when a step fails.
@@ -136,10 +137,15 @@ impl Node {
         self.process = None;
     }
 
-    /// The end of its log.
-    pub(crate) fn last_words(&self) -> Vec<String> {
+    /// What it said last, and whether it has ended by itself.
+    pub(crate) fn last_words(&mut self) -> NodeLog {
         let log = tail(&daemon::log_file(&self.home), LAST_WORDS).unwrap_or_default();
-        log.lines().map(str::to_owned).collect()
+        let ended = self.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
+        NodeLog {
+            node: self.name,
+            ended: ended.map(|status| status.to_string()),
+            lines: log.lines().map(str::to_owned).collect(),
+        }
     }
 }
 

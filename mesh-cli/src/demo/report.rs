@@ -112,6 +112,9 @@ pub(crate) enum End {
 pub(crate) struct NodeLog {
     /// Whose.
     pub(crate) node: &'static str,
+    /// How its process ended, when it did so by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<String>,
     /// The lines.
     pub(crate) lines: Vec<String>,
 }

@@ -155,8 +155,9 @@ fn failed(error: &str, causes: &[String], logs: &[NodeLog]) -> String {
     for cause in causes {
         page.push_str(&format!("  because {}\n", foreign::line(cause)));
     }
-    for log in logs.iter().filter(|log| !log.lines.is_empty()) {
-        page.push_str(&format!("the last lines of {}:\n", log.node));
+    for log in logs.iter().filter(|log| log.ended.is_some() || !log.lines.is_empty()) {
+        let ended = log.ended.as_ref().map_or_else(String::new, |how| format!(", which has ended ({how})"));
+        page.push_str(&format!("the last lines of {}{ended}:\n", log.node));
         log.lines.iter().for_each(|line| page.push_str(&format!("  {}\n", foreign::line(line))));
     }
     page

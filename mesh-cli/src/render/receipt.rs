@@ -5,6 +5,7 @@ use mesh_protocol::api::ask::{Held, Receipt};
 use crate::foreign;
 use crate::measure::{self, ago};
 use crate::style::{self, DOUBTFUL, LITERAL};
+use crate::wrap::wrapped;
 
 /// The line that says an ask was accepted.
 pub(crate) fn asked(receipt: &Receipt) -> String {
@@ -26,10 +27,10 @@ pub(crate) fn sent(receipt: &Receipt) -> String {
 pub(crate) fn held(held: &Held, node: &str, now_ms: u64) -> String {
     let since = held.since_ms.map_or_else(String::new, |since| format!(" since {}", ago(now_ms, since)));
     let state = style::paint(DOUBTFUL, foreign::line(&held.state));
+    let seen = format!("held: {} is {state}{since} ({})", foreign::line(node), foreign::line(&held.cause));
     format!(
-        "held: {} is {state}{since} ({})\n      {} ({}) waiting for that node; delivered when it is back\n",
-        foreign::line(node),
-        foreign::line(&held.cause),
+        "{}\n      {} ({}) waiting for that node; delivered when it is back\n",
+        wrapped(&seen, 6),
         measure::count(held.queued, "parcel"),
         measure::bytes(held.queued_bytes),
     )

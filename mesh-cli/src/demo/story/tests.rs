@@ -89,15 +89,15 @@ fn without_a_sandbox_the_step_says_how_to_get_one() {
 #[test]
 fn a_failed_step_tells_its_causes_and_the_ends_of_the_logs_and_nothing_can_hide_in_them() {
     let logs = vec![
-        NodeLog { node: "atlas", lines: vec!["up\u{1b}[2J".into()] },
-        NodeLog { node: "nova", lines: Vec::new() },
+        NodeLog { node: "atlas", ended: Some("exit status: 3".into()), lines: vec!["up\u{1b}[2J".into()] },
+        NodeLog { node: "nova", ended: None, lines: Vec::new() },
     ];
     let end = End::Failed { error: "the node ended".into(), causes: vec!["no room".into()], logs };
     insta::assert_snapshot!(told(StepName::Found, end), @r"
     1. Three nodes, one mesh (1.2s)
        failed: the node ended
          because no room
-       the last lines of atlas:
+       the last lines of atlas, which has ended (exit status: 3):
          up\u{1b}[2J
     ");
 }
