@@ -12,6 +12,7 @@ mod run;
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use counting::counted;
@@ -109,10 +110,9 @@ fn told_to_stop_half_way_it_leaves_nothing() {
     // All three run when this is said.
     run::wait_for_line(demo.stderr.as_mut().unwrap(), "waiting until all see each other");
     let processes = place.processes();
-    let nodes = processes.iter().filter(|line| line.contains("up --foreground"));
+    let nodes = processes.iter().filter(|(_, line)| line.contains("up --foreground"));
     assert_eq!(nodes.count(), 3, "{processes:?}");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&demo), rustix::process::Signal::TERM)
-        .unwrap();
+    kill_process(Pid::from_child(&demo), Signal::TERM).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));
     place.holds_only(&[]);
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -47,20 +48,20 @@ impl Place {
         self.document(&[&["demo"], arguments].concat())
     }
 
-    /// Command lines of processes that have to do with this place.
-    pub(crate) fn processes(&self) -> Vec<String> {
+    /// Processes that have to do with this place: their ids and command lines.
+    pub(crate) fn processes(&self) -> Vec<(i32, String)> {
         let name = self.folder.path().to_str().unwrap();
-        let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let numbered =
-            entries.filter(|path| path.file_name().unwrap().to_str().unwrap().parse::<u32>().is_ok());
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
         // One that has ended meanwhile, or is another user's, has nothing to read.
-        let text = |path: PathBuf| {
-            String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ")
+        let text = |id: i32, what: &str| {
+            let bytes = std::fs::read(format!("/proc/{id}/{what}")).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ")
         };
-        numbered
-            .map(|process| (text(process.join("cmdline")), text(process.join("environ"))))
-            .filter(|(line, environment)| line.contains(name) || environment.contains(name))
-            .map(|(line, _)| line)
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .map(|id| (id, text(id, "cmdline"), text(id, "environ")))
+            .filter(|(_, line, environment)| line.contains(name) || environment.contains(name))
+            .map(|(id, line, _)| (id, line))
             .collect()
     }
 
@@ -69,7 +70,16 @@ impl Place {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let found: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(found, files);
-        assert_eq!(self.processes(), Vec::<String>::new());
+        assert_eq!(self.processes(), []);
+    }
+}
+
+/// What a failed test leaves running goes with its place.
+impl Drop for Place {
+    fn drop(&mut self) {
+        for pid in self.processes().into_iter().filter_map(|(id, _)| Pid::from_raw(id)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 }
 
