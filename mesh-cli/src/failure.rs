@@ -162,6 +162,10 @@ fn founding_answer(error: FoundingError) -> (ErrorKind, &'static str, Vec<String
         }
         FoundingError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
         FoundingError::Config(error) => (ErrorKind::Invalid, "config_invalid", vec![error.hint()]),
+        FoundingError::OtherName { .. } => {
+            let name = "write `name` under `[node]` there, or leave `--name` out".to_owned();
+            (ErrorKind::Conflict, "other_name", vec![name])
+        }
         FoundingError::Database(error) => database_answer(&error),
         FoundingError::Key(error) => key_answer(&error),
         FoundingError::Socket(_) => (ErrorKind::Unavailable, "no_socket", vec![SYSTEM_HINT.to_owned()]),

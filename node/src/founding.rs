@@ -21,7 +21,7 @@ use mesh_protocol::ticket::Ticket;
 use thiserror::Error;
 
 use crate::clock::{Clock, NodeClock};
-use crate::home::{Config, ConfigError, Home, HomeError};
+use crate::home::{Config, ConfigError, Home, HomeError, NodeSection};
 use crate::identity::{CertificateError, KeyError, Leaf, MeshRoot, NodeKey, RootError};
 use crate::join::{JoinError, redeem_ticket};
 use crate::storage::{Database, DatabaseError};
@@ -44,6 +44,14 @@ pub enum FoundingError {
     /// The configuration cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The configuration says something else than the person who founds or joins.
+    #[error("{} does not say that this node is called {name}", path.display())]
+    OtherName {
+        /// The configuration, which is people's and not rewritten.
+        path: PathBuf,
+        /// The name that was chosen now.
+        name: Name,
+    },
     /// The database cannot be used.
     #[error("cannot use the database")]
     Database(#[from] DatabaseError),
@@ -83,7 +91,8 @@ pub struct Founded {
 /// What a person chooses.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// The node's label; the host's name when absent. Written to `config.toml` when that is not there yet.
+    /// The node's label; the configuration's, or else the host's, when absent. Written to `config.toml` unless that has
+    /// a `[node]` section, which then has to say the same.
     pub name: Option<Name>,
     /// What other members may do here unless a row says otherwise.
     pub trust: Trust,
@@ -208,31 +217,26 @@ fn write(database: &Database, fill: impl FnOnce(&mut Overlay<'_>)) -> Result<(),
     Ok(batch.commit()?)
 }
 
-/// The node's label: from the configuration, or what was chosen, written there.
+/// The node's label: what was chosen, written to the configuration, or what that says.
 fn name_home(home: &Home, choice: &Choice) -> Result<Name, FoundingError> {
     let config = home.config()?;
-    let name = choice.name.clone().or_else(|| config.node.name.clone()).unwrap_or_else(host_name);
-    if config.node.name.as_ref() != Some(&name) {
-        write_name(home, &name)
-            .map_err(|source| HomeError::Directory { path: home.config_file(), source })?;
+    let told = name_of(&config);
+    let name = choice.name.clone().unwrap_or_else(|| told.clone());
+    let path = home.config_file();
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    if config.node == NodeSection::default() && !before.contains("[node]") {
+        std::fs::write(&path, format!("[node]\nname = \"{name}\"\n\n{before}"))
+            .map_err(|source| HomeError::Directory { path, source })?;
+    } else if name != told {
+        // Editing people's text is theirs, and a node that went by another name than it was given would be a lie.
+        return Err(FoundingError::OtherName { path, name });
     }
     Ok(name)
 }
 
-/// A new configuration with the name, or the name put before the one that is there.
-fn write_name(home: &Home, name: &Name) -> std::io::Result<()> {
-    let path = home.config_file();
-    let before = std::fs::read_to_string(&path).unwrap_or_default();
-    if before.contains("[node]") {
-        // Editing people's text is theirs: a name given on the command line then only has to agree with it.
-        return Ok(());
-    }
-    std::fs::write(path, format!("[node]\nname = \"{name}\"\n\n{before}"))
-}
-
 /// The host's own name, made into one of ours.
 #[must_use]
-pub fn host_name() -> Name {
+fn host_name() -> Name {
     let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let first = host.split('.').next().unwrap_or_default();
     let plain: String =

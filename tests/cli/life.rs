@@ -150,3 +150,13 @@ fn a_ticket_is_no_use_where_its_issuer_is_not() {
     assert!(!picture.contains(ticket.trim()), "{picture}");
     assert!(picture.starts_with("exit code 3\n") && picture.contains("does not answer"), "{picture}");
 }
+
+#[test]
+fn a_name_that_the_configuration_contradicts_is_refused() {
+    let machine = Machine::new();
+    let picture = machine.0.picture(&["init", "--name", "nova"]);
+    assert!(picture.starts_with("exit code 1\n"), "{picture}");
+    assert!(picture.contains("config.toml does not say that this node is called nova"), "{picture}");
+    assert!(!machine.0.home().join("node.key").exists());
+    assert!(machine.0.program(&["init", "--name", "atlas"]).output().unwrap().status.success());
+}
