@@ -1,9 +1,9 @@
-//! That what the documents tell people to type exists.
+//! That what the documents tell people to type, and where they send them, exists.
 //!
 //! A fenced block marked `sh test` in a Markdown file is a promise: each of its commands is one of ours or cargo's, and
 //! what it names is there. The commands are not run: that is what the tests behind them do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, ensure};
@@ -19,6 +19,9 @@ const FIRST_COMMANDS: &[&str] = &["cargo run --release -p mesh-cli -- demo", "./
 /// What follows `cargo` in a checked block.
 const CARGO_COMMANDS: &[&str] =
     &["bench", "build", "clippy", "doc", "fmt", "install", "nextest", "run", "test"];
+
+/// The heading of the map of modules in `docs/architecture.md`.
+const MAP_HEADING: &str = "### Where things are";
 
 /// A command of a document, and where it stands.
 struct Typed {
@@ -104,6 +107,46 @@ fn packages() -> anyhow::Result<BTreeSet<String>> {
         text.lines().find_map(|line| Some(line.strip_prefix("name = \"")?.trim_end_matches('"').to_owned()))
     };
     Ok(manifests.filter_map(|manifest| name(manifest.text)).collect())
+}
+
+/// The words in backquotes of a text.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The map of modules: for each folder at the head of a column, the modules below it.
+fn mapped() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+    let document = read("docs/architecture.md")?;
+    let (_, section) = document.split_once(MAP_HEADING).context("the map has gone")?;
+    let mut rows = section.lines().skip_while(|line| !line.starts_with('|'));
+    let head: Vec<&str> = rows.next().context("the map has no head")?.split('|').collect();
+    let rows: Vec<Vec<&str>> =
+        rows.take_while(|line| line.starts_with('|')).map(|line| line.split('|').collect()).collect();
+    let columns = head.iter().enumerate().filter_map(|(at, cell)| Some((at, quoted(cell).next()?)));
+    let below = |at: usize| rows.iter().filter_map(move |row| row.get(at).copied()).flat_map(quoted);
+    Ok(columns.map(|(at, folder)| (folder.to_owned(), below(at).map(str::to_owned).collect())).collect())
+}
+
+#[test]
+fn the_map_of_the_code_names_every_module_and_only_what_exists() -> anyhow::Result<()> {
+    let mapped = mapped()?;
+    assert!(mapped.len() >= 3, "{mapped:?}");
+    let mut wrong = Vec::new();
+    for (folder, named) in &mapped {
+        let is_there = |name: &String| {
+            top().join(folder).join(format!("{name}.rs")).exists() || top().join(name).is_dir()
+        };
+        wrong.extend(named.iter().filter(|name| !is_there(name)).map(|name| format!("{folder}: no {name}")));
+        for file in files()? {
+            let module = file.path.strip_prefix(folder.as_str()).and_then(|path| path.strip_prefix('/'));
+            let module = module.and_then(|name| name.strip_suffix(".rs")).filter(|name| !name.contains('/'));
+            wrong.extend(
+                module.filter(|name| *name != "lib" && !named.contains(*name)).map(|_| file.path.clone()),
+            );
+        }
+    }
+    none(&wrong, "a newcomer finds every module in docs/architecture.md");
+    Ok(())
 }
 
 #[test]
