@@ -12,16 +12,17 @@ use mesh_node::service::{LIST_ROWS_MAX, MessageFilter};
 use mesh_protocol::api::ask::{AskCommand, Receipt, SendRequest};
 use mesh_protocol::flight::{FailureCode, FlightOutcome};
 use mesh_tests::network::Network;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::node::{NO_JOBS, Node, WITHIN, agent, lines, until};
 
 /// Rounds; in each both ends are killed once. `MESH_KILL_ROUNDS` sets another number.
 const ROUNDS: usize = 6;
-/// Messages sent in one round.
-const SENDS: usize = 16;
-/// Asks made in one round.
-const ASKS: usize = 8;
+/// Clients that give work at once, so that a kill hits several requests under way.
+const CLIENTS: usize = 4;
+/// Requests of one client in one round; every third is an ask, the others are messages.
+const REQUESTS: usize = 12;
 
 fn rounds() -> usize {
     std::env::var("MESH_KILL_ROUNDS").ok().map_or(ROUNDS, |text| text.parse().expect("a number of rounds"))
@@ -42,42 +43,38 @@ async fn accepted<F: Future<Output = Result<Receipt, ClientError>>>(request: imp
     }
 }
 
-/// What a sender was told of what it gave.
+/// What one client was told of what it gave.
 #[derive(Default)]
 struct Accepted {
-    /// Each body, and the receipts for it.
-    sent: BTreeMap<String, Receipt>,
-    asked: Vec<Receipt>,
+    messages: Vec<String>,
+    asks: Vec<Receipt>,
 }
 
-/// One round's work, one request after the other, counted as it is accepted.
-async fn work(client: Client, round: usize, count: Arc<AtomicUsize>) -> Accepted {
-    let mut accepted_here = Accepted::default();
-    for number in 0..SENDS + ASKS {
-        let request_id = Some(format!("{round}-{number}"));
+/// One client's work in one round, counted as it is accepted. `name` begins with the round.
+async fn work(client: Client, name: String, count: Arc<AtomicUsize>) -> Accepted {
+    let mut given = Accepted::default();
+    for number in 0..REQUESTS {
+        let (to, text) = ("@note".to_owned(), format!("{name}-{number}"));
+        let request_id = Some(text.clone());
         if number % 3 == 0 {
-            let command = AskCommand {
-                to: "@note".into(),
-                task: format!("task {round}-{number}"),
-                request_id,
-                deadline_seconds: None,
-            };
-            accepted_here.asked.push(accepted(|| client.ask(&command)).await);
+            let command = AskCommand { to, task: text, request_id, deadline_seconds: None };
+            given.asks.push(accepted(|| client.ask(&command)).await);
         } else {
-            let body = format!("message {round}-{number}");
-            let request = SendRequest { to: "@note".into(), body: body.clone(), request_id };
-            accepted_here.sent.insert(body, accepted(|| client.send(&request)).await);
+            let request = SendRequest { to, body: text.clone(), request_id };
+            accepted(|| client.send(&request)).await;
+            given.messages.push(text);
         }
         count.fetch_add(1, Ordering::Relaxed);
     }
-    accepted_here
+    given
 }
 
 /// The bodies of this round's messages, with how often each is recorded at a node.
 async fn recorded(node: &Node, round: usize) -> BTreeMap<String, usize> {
     let newest = node.client.messages(&MessageFilter::default(), LIST_ROWS_MAX).await.unwrap();
     let mut bodies = BTreeMap::new();
-    for message in newest.into_iter().filter(|m| m.body.starts_with(&format!("message {round}-"))) {
+    let work = format!("{round}-");
+    for message in newest.into_iter().filter(|message| message.body.starts_with(&work)) {
         *bodies.entry(message.body).or_default() += 1;
     }
     bodies
@@ -95,23 +92,33 @@ async fn what_was_accepted_arrives_once_however_often_both_ends_are_killed() {
     let mut asked = Vec::new();
     for round in 0..rounds() {
         let count = Arc::new(AtomicUsize::new(0));
-        let working = tokio::spawn(work(atlas.client.clone(), round, Arc::clone(&count)));
+        let mut working = JoinSet::new();
+        for client in 0..CLIENTS {
+            working.spawn(work(atlas.client.clone(), format!("{round}-{client}"), Arc::clone(&count)));
+        }
         // At other moments in every round, and in turn the one or the other first.
-        let first = 1 + round * 5 % (SENDS + ASKS - 10);
+        let first = 1 + round * 7 % (CLIENTS * REQUESTS / 2);
         until("the first kill's moment", || count.load(Ordering::Relaxed) >= first).await;
         let (one, other) = if round % 2 == 0 { (&mut nova, &mut atlas) } else { (&mut atlas, &mut nova) };
         one.kill();
         one.start().await;
-        until("the second kill's moment", || count.load(Ordering::Relaxed) >= first + 6).await;
+        until("the second kill's moment", || count.load(Ordering::Relaxed) >= first + CLIENTS).await;
         other.kill();
         other.start().await;
-        let given = tokio::time::timeout(WITHIN, working).await.expect("all of it is accepted").unwrap();
+        let given = tokio::time::timeout(WITHIN, working.join_all()).await.expect("all of it is accepted");
 
         nova.peer_when("atlas", "linked", |peer| peer.path.is_some()).await;
         atlas.peer_when("nova", "all is delivered", |peer| peer.outbox.count == 0).await;
-        let once: BTreeMap<String, usize> = given.sent.keys().map(|body| (body.clone(), 1)).collect();
-        assert_eq!(recorded(&nova, round).await, once, "round {round}");
-        asked.extend(given.asked);
+        let texts = given.iter().flat_map(|client| &client.messages);
+        let tasks = given.iter().flat_map(|client| &client.asks);
+        let listed = recorded(&nova, round).await;
+        let once: BTreeMap<String, usize> = texts.map(|text| (text.clone(), 1)).collect();
+        assert!(
+            once.iter().all(|text| listed.get_key_value(text.0) == Some(text)),
+            "round {round}: {listed:?}"
+        );
+        assert_eq!(listed.len(), once.len() + tasks.count(), "round {round}: nothing else");
+        asked.extend(given.into_iter().flat_map(|client| client.asks));
     }
 
     let mut completed = BTreeSet::new();
@@ -132,7 +139,7 @@ async fn what_was_accepted_arrives_once_however_often_both_ends_are_killed() {
     assert!(completed.is_subset(&distinct), "every ask that is answered ran");
     let unanswered: BTreeSet<String> = distinct.difference(&completed).cloned().collect();
     assert!(unanswered.is_subset(&interrupted), "what ran and is not answered was interrupted, and says so");
-    assert_eq!(completed.len() + interrupted.len(), rounds() * ASKS, "every ask has one flight");
+    assert_eq!(completed.len() + interrupted.len(), asked.len(), "every ask has one flight");
     // At most the one that was at work when the receiver was killed.
     assert!(interrupted.len() <= rounds(), "{interrupted:?}");
 }
