@@ -68,8 +68,10 @@ impl Doorkeeper {
     /// # Errors
     /// When it cannot be opened, or this node does not let anybody in.
     pub async fn open(&self) -> Result<Vec<SocketAddr>, ApiError> {
-        let closed =
-            || ApiError::new(ErrorKind::Unavailable, "join_port_closed", "the join port cannot be opened");
+        let closed = || {
+            ApiError::new(ErrorKind::Unavailable, "join_port_closed", "the join port cannot be opened")
+                .hint("`mesh-cli logs` says why")
+        };
         let requests = self.0.as_ref().ok_or_else(closed)?;
         let (answer, opened) = oneshot::channel();
         requests.send(Request::Open(answer)).await.map_err(|_| closed())?;

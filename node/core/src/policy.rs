@@ -135,6 +135,7 @@ pub fn remedy(site: &Site, peer: NodeId, permission: Permission) -> String {
 pub fn operator_only(what: &str) -> ApiError {
     use mesh_protocol::api::error::ErrorKind;
     ApiError::new(ErrorKind::Refused, "not_authorized", format!("{what} needs the operator's credential"))
+        .hint("the operator types it in a shell of their own, where `MESH_TOKEN` is not set")
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ fn peer(local: &Local, text: &str) -> Result<(NodeId, String), ApiError> {
     let view = local.view();
     let node = resolve_node(&view, text)?;
     if node == local.me {
-        return Err(ApiError::new(ErrorKind::Invalid, "not_a_peer", "that is this node itself"));
+        return Err(ApiError::new(ErrorKind::Invalid, "not_a_peer", "that is this node itself")
+            .hint("`mesh-cli status` lists the others"));
     }
     Ok((node, view.label(node).to_string()))
 }

@@ -55,7 +55,8 @@ pub(crate) fn look_up<T: DeserializeOwned>(
     let Some(id) = request_id else { return Ok(Lookup::New(None)) };
     if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = format!("a request id is 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
-        return Ok(Lookup::Refused(ApiError::new(ErrorKind::Invalid, "invalid_idempotency_key", message)));
+        let error = ApiError::new(ErrorKind::Invalid, "invalid_idempotency_key", message);
+        return Ok(Lookup::Refused(error.hint("leave it out, or make it of letters and digits")));
     }
     let (kind, caller) = scope;
     let key = format!("{kind}\n{caller}\n{id}");

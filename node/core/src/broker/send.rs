@@ -172,11 +172,13 @@ fn depart(turn: &mut Turn<'_, '_>, node: NodeId, request: &AskRequest) -> Result
 
 fn target<'v>(view: &'v View, to: &str, body: &str) -> Result<&'v KnownAgent, ApiError> {
     if body.trim().is_empty() {
-        return Err(ApiError::new(ErrorKind::Invalid, "empty_body", "there is no text"));
+        let error = ApiError::new(ErrorKind::Invalid, "empty_body", "there is no text");
+        return Err(error.hint("say what it is about in a sentence"));
     }
     if body.len() > BODY_BYTES_MAX {
         let message = format!("the text has {} bytes, {BODY_BYTES_MAX} are allowed", body.len());
-        return Err(ApiError::new(ErrorKind::Invalid, "body_too_large", message));
+        let error = ApiError::new(ErrorKind::Invalid, "body_too_large", message);
+        return Err(error.hint("say where the rest can be read, in place of all of it"));
     }
     resolve::resolve(view, to)
 }
