@@ -10,6 +10,7 @@
 
 mod addresses;
 mod lookout;
+mod start;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,15 +20,13 @@ use std::time::Instant;
 use mesh_node_core::event::Event;
 use mesh_node_core::machine::Machine;
 use mesh_node_core::membership::Identity;
-use mesh_node_core::roster::{self, Roster};
 use mesh_node_core::site::Site;
-use mesh_node_core::store::Overlay;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::peer::BootId;
 use mesh_protocol::record::Lifecycle;
-use mesh_protocol::revocation::{RevocationError, RevocationList};
+use mesh_protocol::revocation::RevocationError;
 use mesh_protocol::ticket::TicketKey;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -37,25 +36,24 @@ use crate::agents::Agents;
 use crate::api::listener::{self, ListenError};
 use crate::api::tokens::{Token, TokenError, Tokens};
 use crate::api::{self, Hosts, Surface, limits::Limits};
-use crate::clock::{Clock, ClockRow, NodeClock};
+use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::executor::{Executor, ExecutorOptions};
 use crate::founding;
-use crate::home::{Config, ConfigError, Home, HomeError};
-use crate::identity::{
-    Admission, CertificateError, Credentials, KeyError, Leaf, MeshRoot, NodeKey, RootCertificate, RootError,
-};
+use crate::home::{ConfigError, Home, HomeError};
+use crate::identity::{Admission, CertificateError, KeyError, RootError};
 use crate::local::Local;
 use crate::network::{Network, Parts};
 use crate::sight::{self, Sources};
-use crate::storage::{Database, DatabaseError};
+use crate::storage::DatabaseError;
 use crate::surroundings::{Jobs, Surroundings};
 use crate::timer::{self, Timer};
 use crate::transport::{BindError, Endpoint, Settings, Socket};
 use crate::writer::{self, WriterCore, WriterError};
 
 use lookout::Lookout;
+use start::Start;
 
 /// Why a node does not run, or stopped by itself.
 #[derive(Debug, Error)]
@@ -124,18 +122,6 @@ pub enum NodeError {
     Writer(#[from] WriterError),
 }
 
-/// What was read before anything runs.
-struct Start {
-    config: Config,
-    database: Arc<Database>,
-    clock: Arc<NodeClock>,
-    roster: Roster,
-    epoch: u64,
-    credentials: Credentials,
-    root: Option<Arc<MeshRoot>>,
-    revocations: Option<RevocationList>,
-}
-
 /// Runs a node until `stopping` is cancelled, the API asks for it, or its storage fails. `ready` is called once local
 /// programs can talk to it.
 ///
@@ -143,7 +129,7 @@ struct Start {
 /// [`NodeError`].
 pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce()) -> Result<(), NodeError> {
     let lock = home.lock()?;
-    let start = read(home, home.open_database(&lock)?)?;
+    let start = Start::read(home, home.open_database(&lock)?)?;
     let name = founding::name_of(&start.config);
     let me = start.credentials.key.node();
     // Before anything begins: a port that is taken must not cost the work that waits.
@@ -312,50 +298,6 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     let stopped = if outcome.is_ok() { writing.ended().await } else { outcome };
     tracing::info!("the node is down");
     Ok(stopped?)
-}
-
-/// Reads who this node is, and counts this start before anything is said.
-fn read(home: &Home, database: Database) -> Result<Start, NodeError> {
-    let config = home.config()?;
-    let snapshot = database.snapshot()?;
-    let clock = NodeClock::start(ClockRow::read(&snapshot)?.as_ref()).map_err(NodeError::System)?;
-    let roster = Roster::read(&snapshot)?;
-    drop(snapshot);
-    let not_a_member = || NodeError::NotAMember { home: home.root().to_owned() };
-    if !home.key_file().exists() {
-        return Err(not_a_member());
-    }
-    let key = NodeKey::load(&home.key_file())?;
-    let place = roster.place.clone().ok_or_else(not_a_member)?;
-    let root_certificate = RootCertificate::from_der(place.root_certificate)?;
-    let leaf = Leaf::from_der(place.certificate);
-    let certificate = leaf.node()?;
-    if certificate != key.node() {
-        return Err(NodeError::OtherKey { key: key.node(), certificate });
-    }
-    let root = match &place.root {
-        Some(secret) => Some(Arc::new(MeshRoot::from_seed(&secret.seed, secret.made_wall_ms)?)),
-        None => None,
-    };
-    let list =
-        roster.revocations.as_deref().map(|bytes| RevocationList::verify(bytes, root_certificate.key()));
-    let revocations = list.transpose()?;
-    let credentials = Credentials { key, leaf, root: root_certificate };
-    let epoch = count_start(&database)?;
-    let (database, clock) = (Arc::new(database), Arc::new(clock));
-    Ok(Start { config, database, clock, roster, epoch, credentials, root, revocations })
-}
-
-fn count_start(database: &Database) -> Result<u64, NodeError> {
-    let mut batch = database.begin()?;
-    let (epoch, changes) = {
-        let mut tx = Overlay::new(&batch);
-        let epoch = roster::count_start(&mut tx)?;
-        (epoch, tx.into_changes())
-    };
-    batch.apply(changes)?;
-    batch.commit()?;
-    Ok(epoch)
 }
 
 /// Ends what agents of an earlier process left running.

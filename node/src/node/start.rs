@@ -1,0 +1,72 @@
+//! What a node reads of its home before anything of it runs. It starts nothing; the one thing it writes is that there was
+//! one more start.
+
+use std::sync::Arc;
+
+use mesh_node_core::roster::{self, Roster};
+use mesh_node_core::store::Overlay;
+use mesh_protocol::revocation::RevocationList;
+
+use super::NodeError;
+use crate::clock::{ClockRow, NodeClock};
+use crate::home::{Config, Home};
+use crate::identity::{Credentials, Leaf, MeshRoot, NodeKey, RootCertificate};
+use crate::storage::Database;
+
+/// What was read before anything runs.
+pub(super) struct Start {
+    pub(super) config: Config,
+    pub(super) database: Arc<Database>,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) roster: Roster,
+    pub(super) epoch: u64,
+    pub(super) credentials: Credentials,
+    pub(super) root: Option<Arc<MeshRoot>>,
+    pub(super) revocations: Option<RevocationList>,
+}
+
+impl Start {
+    /// Reads who this node is, and counts this start before anything is said.
+    pub(super) fn read(home: &Home, database: Database) -> Result<Self, NodeError> {
+        let config = home.config()?;
+        let snapshot = database.snapshot()?;
+        let clock = NodeClock::start(ClockRow::read(&snapshot)?.as_ref()).map_err(NodeError::System)?;
+        let roster = Roster::read(&snapshot)?;
+        drop(snapshot);
+        let not_a_member = || NodeError::NotAMember { home: home.root().to_owned() };
+        if !home.key_file().exists() {
+            return Err(not_a_member());
+        }
+        let key = NodeKey::load(&home.key_file())?;
+        let place = roster.place.clone().ok_or_else(not_a_member)?;
+        let root_certificate = RootCertificate::from_der(place.root_certificate)?;
+        let leaf = Leaf::from_der(place.certificate);
+        let certificate = leaf.node()?;
+        if certificate != key.node() {
+            return Err(NodeError::OtherKey { key: key.node(), certificate });
+        }
+        let root = match &place.root {
+            Some(secret) => Some(Arc::new(MeshRoot::from_seed(&secret.seed, secret.made_wall_ms)?)),
+            None => None,
+        };
+        let list =
+            roster.revocations.as_deref().map(|bytes| RevocationList::verify(bytes, root_certificate.key()));
+        let revocations = list.transpose()?;
+        let credentials = Credentials { key, leaf, root: root_certificate };
+        let epoch = count_start(&database)?;
+        let (database, clock) = (Arc::new(database), Arc::new(clock));
+        Ok(Self { config, database, clock, roster, epoch, credentials, root, revocations })
+    }
+}
+
+fn count_start(database: &Database) -> Result<u64, NodeError> {
+    let mut batch = database.begin()?;
+    let (epoch, changes) = {
+        let mut tx = Overlay::new(&batch);
+        let epoch = roster::count_start(&mut tx)?;
+        (epoch, tx.into_changes())
+    };
+    batch.apply(changes)?;
+    batch.commit()?;
+    Ok(epoch)
+}
