@@ -177,7 +177,7 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     let clock: Arc<dyn Clock> = Arc::clone(&start.clock) as Arc<dyn Clock>;
     let core = WriterCore::new(
         Arc::clone(&start.database),
-        Machine::new(site),
+        Machine::new(site).awaiting_executor(),
         Arc::clone(&clock),
         Box::new(rand::make_rng::<rand::rngs::StdRng>()),
         Box::new(surroundings),
@@ -332,15 +332,20 @@ fn prepare_executor(
     };
     let report = lookout::report_to(writer.clone());
     tokio::spawn(async move {
-        match Executor::prepare(options, report).await {
+        let view = match Executor::prepare(options, report).await {
             Ok((prepared, found)) => {
                 jobs.attach(Arc::new(prepared));
                 probes.send_replace(found.checks);
-                executor.send_replace(found.view.clone());
-                // Refused only when the node is stopping.
-                let _ = writer.post(Event::Executor(found.view), 0).await;
+                found.view
             }
-            Err(error) => tracing::error!(%error, "the sandbox cannot be looked at"),
-        }
+            Err(error) => {
+                tracing::error!(%error, "the sandbox cannot be looked at");
+                let unavailable = Some("the sandbox cannot be looked at".to_owned());
+                ExecutorView { unavailable, ..ExecutorView::default() }
+            }
+        };
+        executor.send_replace(view.clone());
+        // Refused only when the node is stopping.
+        let _ = writer.post(Event::Executor(view), 0).await;
     })
 }

@@ -151,6 +151,7 @@ async fn the_end_of_a_job_that_is_not_running_is_attested_without_observations()
         (CloseReason::NodeRestarted, Error, "server_restarted", true),
         (CloseReason::CancelledBeforeStart, Cancelled, "cancelled_before_start", false),
         (CloseReason::DeadlinePassed, Error, "deadline", false),
+        (CloseReason::Unavailable, Error, "executor_unavailable", false),
     ];
     for (reason, status, word, may_have_run) in expected {
         node.executor.close(JobTicket { attempt: 4, ..ticket(1, Language::Bash, SLEEP) }, reason);

@@ -198,6 +198,8 @@ pub enum CloseReason {
     CancelledBeforeStart,
     /// Its deadline passed before it started.
     DeadlinePassed,
+    /// It was taken in before the sandbox was observed, and the sandbox cannot run it.
+    Unavailable,
 }
 
 /// A job for the sandbox here, or one whose end the sandbox is to attest.

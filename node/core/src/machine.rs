@@ -36,13 +36,21 @@ const INBOX_FULL_RETRY_MS: u64 = 30_000;
 pub struct Machine {
     site: Site,
     stopping: bool,
+    awaits_executor: bool,
 }
 
 impl Machine {
     /// A machine that knows its own node and nobody else yet.
     #[must_use]
     pub const fn new(site: Site) -> Self {
-        Self { site, stopping: false }
+        Self { site, stopping: false, awaits_executor: false }
+    }
+
+    /// The same of a node whose sandbox is still being looked at: jobs wait for [`Event::Executor`], they are not
+    /// refused for want of a sandbox.
+    #[must_use]
+    pub fn awaiting_executor(self) -> Self {
+        Self { awaits_executor: true, ..self }
     }
 }
 
@@ -61,12 +69,16 @@ impl Handler for Machine {
         match event {
             Event::View(view) => self.site.view = view.clone(),
             Event::Agents(agents) => self.site.agents.clone_from(agents),
-            Event::Executor(executor) => self.site.executor.clone_from(executor),
+            Event::Executor(executor) => {
+                self.site.executor.clone_from(executor);
+                self.awaits_executor = false;
+            }
             Event::Stopping => self.stopping = true,
             _ => {}
         }
-        let (site, stopping) = (&self.site, self.stopping);
-        let mut turn = Turn { tx, now, rng, site, stopping, actions: Vec::new() };
+        let Self { site, stopping, awaits_executor } = self;
+        let (stopping, awaits_executor) = (*stopping, *awaits_executor);
+        let mut turn = Turn { tx, now, rng, site, stopping, awaits_executor, actions: Vec::new() };
         let reply = decide(&mut turn, event)?;
         Ok(Handled { actions: turn.actions, reply })
     }
@@ -111,7 +123,7 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             turn.tx.put(&(), &Starts(starts.max(*epoch)));
         }
         Event::Agents(_) => run::start_all(turn)?,
-        Event::Executor(_) => execution::start_next(turn)?,
+        Event::Executor(_) => execution::observed(turn)?,
         Event::RunEnded { origin, flight, attempt, outcome } => {
             run::reported(turn, (*origin, *flight), *attempt, outcome.clone())?;
         }

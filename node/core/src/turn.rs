@@ -25,6 +25,8 @@ pub(crate) struct Turn<'t, 'o> {
     pub(crate) site: &'t Site,
     /// Whether the process is about to stop: then nothing new begins.
     pub(crate) stopping: bool,
+    /// Whether the sandbox is still being looked at: then jobs wait for what it offers.
+    pub(crate) awaits_executor: bool,
     /// What is to be done after the commit.
     pub(crate) actions: Vec<Action>,
 }

@@ -54,6 +54,7 @@ impl Verdict {
                 Self { may_have_run: true, complete: false, ..interrupted }
             }
             CloseReason::CancelledBeforeStart => Self::stopped_before_start(true),
+            CloseReason::Unavailable => Self::UNAVAILABLE,
             CloseReason::DeadlinePassed => Self::before_start(Outcome::Error, "deadline"),
         }
     }

@@ -256,6 +256,10 @@ pub(crate) fn stop(
     };
     let key = (origin, flight);
     match get::<Run>(turn.tx, &key)? {
+        // Its ask would be refused, and came before this if it came at all: there is nothing to remember.
+        None if !policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Ask)? => {
+            turn.report(origin, None, PeerMessage::RunEnded { flight, outcome: never_begun })
+        }
         None => {
             turn.tx.put(&key, &stopped_early(turn, never_begun.clone()));
             deadline::retain(turn, Deadline::ForgetRun(origin, flight));

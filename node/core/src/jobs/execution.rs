@@ -112,7 +112,9 @@ fn refuse(turn: &Turn<'_, '_>, origin: NodeId, request: &JobRequest) -> Result<O
     if let Err(error) = request.spec.check() {
         return Ok(Some(error.to_string()));
     }
-    if let Err(unfit) = placement::fits(&turn.site.executor, &request.spec) {
+    if !turn.awaits_executor
+        && let Err(unfit) = placement::fits(&turn.site.executor, &request.spec)
+    {
         return Ok(Some(format!("node {} {unfit}", turn.site.view.label(turn.site.me))));
     }
     let full = scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)?.len() >= JOB_QUEUE_MAX;
@@ -123,17 +125,48 @@ fn refused(reason: String) -> JobResult {
     JobResult { stderr: reason, ..unproven("refused", false) }
 }
 
+/// What the sandbox offers is known: what waits and cannot run on it is closed, the rest begins.
+pub(crate) fn observed(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
+    for ((_, origin, job), row) in scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)? {
+        let waits = |execution: &Execution| !row.running && execution.state == ExecutionState::Queued;
+        let Some(execution) = get::<Execution>(turn.tx, &(origin, job))?.filter(waits) else { continue };
+        if placement::fits(&turn.site.executor, &execution.spec).is_err() {
+            close(turn, (origin, job), execution, CloseReason::Unavailable);
+        }
+    }
+    start_next(turn)
+}
+
+/// Has the sandbox attest that an execution is not run to its end.
+fn close(
+    turn: &mut Turn<'_, '_>,
+    (origin, job): (NodeId, JobId),
+    mut execution: Execution,
+    why: CloseReason,
+) {
+    execution.state = ExecutionState::Closing(why);
+    turn.tx.put(&(origin, job), &execution);
+    turn.actions.push(Action::CloseJob(ticket(origin, job, execution), why));
+}
+
 /// Begins the next executions, as many as there are free slots.
 pub(crate) fn start_next(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
-    if turn.stopping {
+    if turn.stopping || turn.awaits_executor {
         return Ok(());
     }
     let slots = usize::try_from(turn.site.executor.slots).unwrap_or(usize::MAX);
     let rows = scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)?;
     let running = rows.iter().filter(|(_, row)| row.running).count();
-    for (place, _) in rows.into_iter().filter(|(_, row)| !row.running).take(slots.saturating_sub(running)) {
+    let mut free = slots.saturating_sub(running);
+    for (place, _) in rows.into_iter().filter(|(_, row)| !row.running) {
+        if free == 0 {
+            break;
+        }
         let (_, origin, job) = place;
-        let Some(mut execution) = get::<Execution>(turn.tx, &(origin, job))? else { continue };
+        let waits = |execution: &Execution| execution.state == ExecutionState::Queued;
+        // One that is being closed keeps its row until the sandbox has attested that.
+        let Some(mut execution) = get::<Execution>(turn.tx, &(origin, job))?.filter(waits) else { continue };
+        free = free.saturating_sub(1);
         execution.state = ExecutionState::Running;
         execution.attempt = execution.attempt.saturating_add(1);
         turn.tx.put(&place, &Queued { running: true });
@@ -192,9 +225,12 @@ pub(crate) fn stop(
     reason: StopReason,
 ) -> Result<(), StoreError> {
     let key = (origin, job);
-    let Some(mut execution) = get::<Execution>(turn.tx, &key)? else {
-        turn.tx.put(&key, &stopped_early(turn));
-        deadline::retain(turn, Deadline::ForgetExecution(origin, job));
+    let Some(execution) = get::<Execution>(turn.tx, &key)? else {
+        // The job of a peer that may not send any would be refused, and came before this if it came at all.
+        if policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Job)? {
+            turn.tx.put(&key, &stopped_early(turn));
+            deadline::retain(turn, Deadline::ForgetExecution(origin, job));
+        }
         let result = unproven("cancelled_before_start", false);
         return turn.report(origin, None, PeerMessage::JobEnded { job, result, evidence: Vec::new() });
     };
@@ -204,9 +240,7 @@ pub(crate) fn stop(
                 StopReason::Requested => CloseReason::CancelledBeforeStart,
                 StopReason::DeadlinePassed => CloseReason::DeadlinePassed,
             };
-            execution.state = ExecutionState::Closing(why);
-            turn.tx.put(&key, &execution);
-            turn.actions.push(Action::CloseJob(ticket(origin, job, execution), why));
+            close(turn, key, execution, why);
         }
         ExecutionState::Running => turn.actions.push(Action::StopJob { origin, job }),
         ExecutionState::Closing(_) | ExecutionState::Ended => {}
@@ -253,16 +287,14 @@ pub(crate) fn origins_gone(turn: &mut Turn<'_, '_>, gone: impl Fn(NodeId) -> boo
 /// After a restart: what was running is closed, never run again; what was waiting goes on when the sandbox is known.
 pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
     for ((_, origin, job), row) in scan_prefix::<Queued>(turn.tx, &(), JOB_QUEUE_MAX)? {
-        let Some(mut execution) = get::<Execution>(turn.tx, &(origin, job))? else { continue };
+        let Some(execution) = get::<Execution>(turn.tx, &(origin, job))? else { continue };
         let why = match execution.state {
             // It was being closed already: for the reason it was.
             ExecutionState::Closing(why) => why,
             _ if row.running => CloseReason::NodeRestarted,
             _ => continue,
         };
-        execution.state = ExecutionState::Closing(why);
-        turn.tx.put(&(origin, job), &execution);
-        turn.actions.push(Action::CloseJob(ticket(origin, job, execution), why));
+        close(turn, (origin, job), execution, why);
     }
     start_next(turn)
 }

@@ -3,15 +3,19 @@
 use ed25519_dalek::SigningKey;
 use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::list;
+use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event};
+use mesh_node_core::jobs::execution::Execution;
+use mesh_node_core::policy::GrantChange;
 use mesh_node_core::roster::Revocations;
 use mesh_node_core::view::Contact;
 use mesh_protocol::api::ask::SendRequest;
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::codec::encode;
 use mesh_protocol::delivery::{Content, Epoch, Open, Parcel};
-use mesh_protocol::id::{ConversationId, MeshId, MessageId, NodeId};
-use mesh_protocol::message::{AskRequest, PeerMessage, Post, Requester};
+use mesh_protocol::id::{ConversationId, FlightId, JobId, MeshId, MessageId, NodeId};
+use mesh_protocol::message::{AskRequest, PeerMessage, Post, Requester, StopReason};
+use mesh_protocol::policy::Trust;
 use mesh_protocol::revocation::{Revocation, RevocationKey, RevocationList};
 
 use crate::pair::{A, B, Pair, reply, view};
@@ -70,6 +74,18 @@ fn a_peer_cannot_refuse_a_message_it_was_not_sent() {
     };
     forge(&mut pair, &refused);
     assert_eq!(pair.count::<Message>(A), 0);
+}
+
+#[test]
+fn a_peer_that_may_not_ask_leaves_no_rows_by_stopping_what_it_never_asked() {
+    let mut pair = Pair::new();
+    let deny = GrantChange { trust: Some(Trust::None), ..GrantChange::default() };
+    let peer = pair.nodes[B].id;
+    pair.command(A, Command::Grant(peer, deny)).unwrap();
+    let reason = StopReason::Requested;
+    forge(&mut pair, &PeerMessage::StopRun { flight: FlightId::from_bytes([1; 16]), reason });
+    forge(&mut pair, &PeerMessage::StopJob { job: JobId::from_bytes([1; 16]), reason });
+    assert_eq!((pair.count::<Run>(A), pair.count::<Execution>(A)), (0, 0));
 }
 
 #[test]

@@ -6,11 +6,12 @@ use mesh_node_core::jobs::job::Job;
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{JobReceipt, RunRequest};
+use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobResult, JobStatus};
 use mesh_protocol::policy::Permission;
 
-use crate::pair::{A, B, Pair};
+use crate::pair::{A, B, Pair, executor};
 
 fn run(pair: &mut Pair, n: usize, on: Option<&str>) -> Result<JobReceipt, ApiError> {
     let spec = serde_json::from_str(r#"{"language":"python","code":"print(1)"}"#).unwrap();
@@ -172,4 +173,41 @@ fn a_job_that_waits_when_the_node_stops_runs_after_the_next_start() {
     assert!(!pair.nodes[B].todo.iter().any(begun), "a node that stops begins nothing");
     pair.restart(B);
     assert_eq!(started(&mut pair).job, second.job_id);
+}
+
+#[test]
+fn a_job_that_comes_before_the_sandbox_was_observed_waits_for_it() {
+    let mut pair = Pair::new();
+    let receipt = run(&mut pair, A, None).unwrap();
+    pair.restart_before_sandbox(B);
+    pair.link();
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).result, None, "it is not refused");
+    pair.event(B, Event::Executor(executor(B)));
+    assert_eq!(started(&mut pair).job, receipt.job_id);
+}
+
+#[test]
+fn a_job_that_waited_for_a_sandbox_that_cannot_run_it_is_closed() {
+    let mut pair = Pair::new();
+    pair.restart_before_sandbox(B);
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    pair.event(B, Event::Executor(ExecutorView { slots: 1, ..ExecutorView::default() }));
+    let mut todo = std::mem::take(&mut pair.nodes[B].todo);
+    todo.retain(|action| !matches!(action, Action::WakeAt(_)));
+    let [Action::CloseJob(ticket, CloseReason::Unavailable)] = &todo[..] else { panic!("{todo:?}") };
+    assert_eq!(ticket.job, receipt.job_id);
+}
+
+#[test]
+fn a_job_that_is_being_closed_is_not_begun_when_a_slot_gets_free() {
+    let mut pair = Pair::new();
+    let first = run(&mut pair, B, None).unwrap();
+    let second = run(&mut pair, B, None).unwrap();
+    let ticket = started(&mut pair);
+    assert_eq!(ticket.job, first.job_id);
+    pair.command(B, Command::CancelJob(second.job_id)).unwrap();
+    end(&mut pair, &ticket, JobStatus::Succeeded);
+    let begun = |action: &Action| matches!(action, Action::StartJob(_));
+    assert!(!pair.nodes[B].todo.iter().any(begun), "{:?}", pair.nodes[B].todo);
 }

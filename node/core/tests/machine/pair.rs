@@ -46,7 +46,7 @@ fn id(n: usize) -> NodeId {
     NodeId::from_bytes([u8::try_from(n).unwrap() + 1; 32])
 }
 
-fn executor(node: usize) -> ExecutorView {
+pub(crate) fn executor(node: usize) -> ExecutorView {
     // Only B has a sandbox.
     let classes = if node == B { vec![IsolationClass::GvisorApplicationKernel] } else { Vec::new() };
     let languages = if node == B { vec!["python".to_owned()] } else { Vec::new() };
@@ -217,6 +217,13 @@ impl Pair {
     /// The process ends and another begins on what was committed.
     pub(crate) fn restart(&mut self, n: usize) {
         self.nodes[n].machine = Self::machine(n);
+        self.nodes[n].todo.clear();
+        self.event(n, Event::Started);
+    }
+
+    /// The same, and the sandbox is still being looked at.
+    pub(crate) fn restart_before_sandbox(&mut self, n: usize) {
+        self.nodes[n].machine = Self::machine(n).awaiting_executor();
         self.nodes[n].todo.clear();
         self.event(n, Event::Started);
     }
