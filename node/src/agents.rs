@@ -205,7 +205,13 @@ impl Agents {
         let run = RunName::new(format!("{}-{}", start.flight, start.origin.short()))?;
         let home = self.home.to_string_lossy().into_owned();
         let limit = Duration::from_millis(start.remaining_ms.max(1));
-        Ok(Task::new(run, start.task.clone())?
+        let task = Task::new(run, start.task.clone())?;
+        // Where the socket is when the home's path is too long: the agent looks in the same place as this node.
+        let task = match std::env::var("XDG_RUNTIME_DIR") {
+            Ok(directory) => task.with_variable("XDG_RUNTIME_DIR", Secret::new(directory))?,
+            Err(_) => task,
+        };
+        Ok(task
             .with_variable("MESH_HOME", Secret::new(home))?
             .with_variable("MESH_TOKEN", Secret::new(token.to_owned()))?
             .with_variable("MESH_AGENT", Secret::new(start.agent.to_string()))?

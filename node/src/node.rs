@@ -20,7 +20,7 @@ use std::time::Instant;
 use mesh_node_core::event::Event;
 use mesh_node_core::machine::Machine;
 use mesh_node_core::membership::Identity;
-use mesh_node_core::site::Site;
+use mesh_node_core::site::{STILL_LOOKING, Site};
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::isolation::IsolationClass;
@@ -144,7 +144,7 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
     start.roster.blocked.iter().for_each(|node| admission.block(*node));
 
     let (executor, observed) = watch::channel(ExecutorView {
-        unavailable: Some("the sandbox is still being looked at".to_owned()),
+        unavailable: Some(STILL_LOOKING.to_owned()),
         ..ExecutorView::default()
     });
     let delivery = Delivery::new(Arc::clone(&start.database));

@@ -10,7 +10,7 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::job::JobSpec;
 
 use crate::broker::resolve::resolve_node;
-use crate::site::Site;
+use crate::site::{STILL_LOOKING, Site};
 use crate::view::Contact;
 
 /// Why a node cannot take a job.
@@ -108,7 +108,9 @@ fn refusal(site: &Site, spec: &JobSpec, unfit: &[(NodeId, Unfit)]) -> ApiError {
         })
         .map(|(node, _)| site.view.label(*node).to_string())
         .collect();
+    let passing = site.executor.unavailable.as_deref() == Some(STILL_LOOKING);
     let error = match able.first() {
+        None if passing => return error.hint("the node has just started: try again in a few seconds"),
         Some(first) => {
             error.hint(format!("these nodes say they have it: {}; try `--on {first}`", able.join(", ")))
         }

@@ -12,6 +12,9 @@ use mesh_protocol::policy::PermissionProfile;
 
 use crate::view::View;
 
+/// What a node says of its sandbox while it is still finding out. Passing, unlike every other reason.
+pub const STILL_LOOKING: &str = "the sandbox is still being looked at";
+
 /// An agent configured on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSetting {
