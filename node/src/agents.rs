@@ -148,9 +148,13 @@ impl Agents {
         self.running().insert(key, Running { cancel: cancel.clone(), hops: start.hops.clone() });
         let this = Arc::clone(self);
         let run = async move {
-            let outcome = this.run(&start, cancel).await;
-            this.running().remove(&key);
             let Start { origin, flight, attempt, .. } = start;
+            let work = {
+                let this = Arc::clone(&this);
+                tokio::spawn(async move { this.run(&start, cancel).await })
+            };
+            let outcome = work.await.unwrap_or_else(|error| broken(&error));
+            this.running().remove(&key);
             let bytes = REPORT_BYTES.saturating_add(match &outcome {
                 FlightOutcome::Completed { reply } => reply.len(),
                 FlightOutcome::Failed { detail, .. } => detail.len(),
@@ -252,6 +256,17 @@ fn agent(home: &Home, section: &AgentSection) -> Option<Agent> {
         description: section.description.clone(),
     };
     Some(Agent { engine, setting })
+}
+
+/// An engine that panicked: its run ends, and its place is free again. What it said is in the log, not here.
+fn broken(error: &tokio::task::JoinError) -> FlightOutcome {
+    tracing::error!(%error, "an engine broke");
+    FlightOutcome::Failed {
+        code: FailureCode::EngineFailed,
+        detail: "the engine that ran the agent broke".to_owned(),
+        remediation: Some("see the node's log".to_owned()),
+        may_have_run: true,
+    }
 }
 
 fn failed(failure: &Failure) -> FlightOutcome {

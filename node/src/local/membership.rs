@@ -13,7 +13,7 @@ use mesh_protocol::api::mesh::{
 };
 use mesh_protocol::api::node::PeerOutbox;
 use mesh_protocol::id::{NodeId, TicketId};
-use mesh_protocol::revocation::{Revocation, RevocationList};
+use mesh_protocol::revocation::{REASON_BYTES_MAX, Revocation, RevocationList};
 use mesh_protocol::ticket::Ticket;
 
 use super::{Local, mismatch, status, storage};
@@ -67,7 +67,7 @@ pub(super) async fn revoke(local: &Local, request: &ExpelRequest) -> Result<Expe
         return Ok(ExpelReply { node, name, already: true, links_closed: 0 });
     }
     let ver = known.as_ref().map_or(0, RevocationList::ver).saturating_add(1);
-    let reason: String = request.reason.chars().filter(|c| !c.is_control()).take(16).collect();
+    let reason = reason_of(&request.reason);
     let new = Revocation { node, reason, at_wall_ms: local.clock.now().wall_ms };
     let before = known.iter().flat_map(|list| list.entries().iter().cloned());
     let list = root
@@ -84,6 +84,13 @@ fn newest_list(local: &Local) -> Result<Option<RevocationList>, ApiError> {
     let stored = get::<Revocations>(&local.snapshot()?, &()).map_err(|error| storage(&error))?;
     let stored = stored.and_then(|list| RevocationList::verify(&list.0, &local.root_key).ok());
     Ok(stored.into_iter().chain(local.network.revocations()).max_by_key(RevocationList::ver))
+}
+
+/// What a list keeps of a reason: on one line, cut to what its format allows.
+fn reason_of(text: &str) -> String {
+    let mut reason: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+    reason
 }
 
 /// Has nothing more to do with a peer, for this node only.
