@@ -2,6 +2,7 @@
 //! one more start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mesh_node_core::roster::{self, Roster};
 use mesh_node_core::store::Overlay;
@@ -12,6 +13,11 @@ use crate::clock::{ClockRow, NodeClock};
 use crate::home::{Config, Home};
 use crate::identity::{Credentials, Leaf, MeshRoot, NodeKey, RootCertificate};
 use crate::storage::Database;
+
+/// How long tasks that have just ended may hold the database.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// Between two looks at whether they do.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What was read before anything runs.
 pub(super) struct Start {
@@ -56,6 +62,21 @@ impl Start {
         let epoch = count_start(&database)?;
         let (database, clock) = (Arc::new(database), Arc::new(clock));
         Ok(Self { config, database, clock, roster, epoch, credentials, root, revocations })
+    }
+}
+
+impl Start {
+    /// Waits until nobody reads the database any more: tasks of connections that have just ended hold it for a moment
+    /// longer, and the home's lock must not go before it.
+    pub(super) async fn released(self) {
+        let deadline = tokio::time::Instant::now() + RELEASED_WITHIN;
+        while Arc::strong_count(&self.database) > 1 {
+            if tokio::time::Instant::now() > deadline {
+                tracing::warn!("something still reads the database; it is closed with the process");
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 

@@ -1,0 +1,88 @@
+//! The surface of a node: its join port and its answers to local programs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mesh_protocol::address::Name;
+use mesh_protocol::ticket::TicketKey;
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::durable::Durable;
+use super::reach::Reach;
+use super::start::Start;
+use crate::api::limits::Limits;
+use crate::api::tokens::Tokens;
+use crate::api::{self, Hosts, listener};
+use crate::doorkeeper::{self, Doorkeeper};
+use crate::home::Home;
+use crate::local::Local;
+
+/// What answers local programs.
+pub(super) struct Surface(Arc<Local>);
+
+impl Surface {
+    /// Puts it together from the running parts, and starts the doorkeeper.
+    pub(super) fn open(
+        home: &Home,
+        start: &Start,
+        name: Name,
+        (durable, reach): (&Durable, &Reach),
+        stopping: &CancellationToken,
+    ) -> Self {
+        let ticket_key = TicketKey::new(start.credentials.key.derive_secret(b"mesh-tickets"));
+        let door = Doorkeeper::start(doorkeeper::Parts {
+            root: start.root.clone(),
+            credentials: start.credentials.clone(),
+            ticket_key: ticket_key.clone(),
+            admission: Arc::clone(&durable.admission),
+            clock: Arc::clone(&durable.clock),
+            database: Arc::clone(&start.database),
+            writer: durable.writer.clone(),
+            network: reach.network.clone(),
+            member_address: reach.local_address,
+            advertised: reach.addresses.clone(),
+        });
+        Self(Arc::new(Local {
+            me: start.credentials.key.node(),
+            name,
+            home: home.root().to_owned(),
+            database: Arc::clone(&start.database),
+            writer: durable.writer.clone(),
+            clock: Arc::clone(&start.clock),
+            network: reach.network.clone(),
+            agents: Arc::clone(&durable.agents),
+            view: reach.lookout.view(),
+            changes: durable.changes.clone(),
+            executor: durable.executor.clone(),
+            jobs: Arc::clone(&durable.jobs),
+            probes: durable.probes.clone(),
+            admission: Arc::clone(&durable.admission),
+            root_key: *start.credentials.root.key(),
+            root: start.root.clone(),
+            ticket_key,
+            door,
+            addresses: reach.addresses.clone(),
+            started: Instant::now(),
+            stopping: stopping.clone(),
+            revoking: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Answers on this socket until `stopping` is cancelled.
+    pub(super) fn serve(
+        self,
+        socket: UnixListener,
+        tokens: Arc<Tokens>,
+        stopping: CancellationToken,
+    ) -> JoinHandle<()> {
+        let surface = api::Surface {
+            tokens,
+            hosts: Hosts::unix(),
+            limits: Limits::default(),
+            stopping: stopping.clone(),
+        };
+        tokio::spawn(listener::serve(socket, api::router(self.0, surface), stopping))
+    }
+}
