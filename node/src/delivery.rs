@@ -77,9 +77,10 @@ impl Delivery {
     /// A link is up, or goes over another connection now: a new sending session begins on it.
     pub fn link_up(self: &Arc<Self>, connection: &Connection) {
         let peer = connection.peer();
-        let session = rand::random();
-        let outgoing = outgoing::begin(Arc::clone(self), connection.clone(), session);
-        if let Some(old) = self.outgoing().insert(peer, outgoing) {
+        // The lock is held over the beginning: the core's first order must find the session here.
+        let mut outgoing = self.outgoing();
+        let new = outgoing::begin(Arc::clone(self), connection.clone(), rand::random());
+        if let Some(old) = outgoing.insert(peer, new) {
             old.end();
         }
     }

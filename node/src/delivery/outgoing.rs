@@ -22,6 +22,8 @@ const PAGE_PARCELS: usize = 64;
 const PAGE_BYTES: u64 = 1024 * 1024;
 /// Frames the core may ask for before the stream takes the first: an opening and a gap, and room for a repeat.
 const ORDERS_MAX: usize = 8;
+/// How long a session may take to come to live, and how often a quiet one looks whether it still does.
+const LIVE_WITHIN: Duration = Duration::from_secs(5);
 /// Size an event without a body counts as, in the writer's queue.
 const EVENT_BYTES: usize = 64;
 /// How long after a session ended on a link that lives the next one begins: a peer whose disk takes nothing now, or
@@ -137,6 +139,14 @@ async fn write(
                 None => return,
             },
             () = grew.notified(), if next.is_some() => {}
+            // A session whose opening crossed that of another never comes to live, or lives no more, and nobody says
+            // so: then it ends here, and the next begins.
+            () = tokio::time::sleep(LIVE_WITHIN) => {
+                if !lives(delivery, peer, session) {
+                    tracing::info!(peer = %peer.short(), "a delivery session did not come to live");
+                    return;
+                }
+            }
         }
         if let Some(seq) = next {
             next = stream(delivery, peer, session, &mut sender, seq).await;
@@ -145,6 +155,11 @@ async fn write(
             }
         }
     }
+}
+
+fn lives(delivery: &Delivery, peer: NodeId, session: u64) -> bool {
+    let snapshot = delivery.database.snapshot();
+    snapshot.is_ok_and(|snapshot| outbox::lives(&snapshot, peer, session).unwrap_or(false))
 }
 
 /// Sends all committed parcels from this one on. Returns the first that is not there yet; `None` when the session does

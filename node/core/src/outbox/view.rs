@@ -57,6 +57,15 @@ pub fn depth(store: &dyn Store, now: Now, peer: NodeId) -> Result<Option<OutboxV
     }))
 }
 
+/// Whether this is the session parcels go in. One that does not come to live, or was replaced by another, is to be ended
+/// by whoever holds its stream: nothing will ever be sent in it.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn lives(store: &dyn Store, peer: NodeId, session: u64) -> Result<bool, StoreError> {
+    Ok(get::<Head>(store, &peer)?.is_some_and(|head| head.session == Session::Live(session)))
+}
+
 /// The parcels from a sequence on that may be sent in this session: at most `max_count`, and no more once their bodies
 /// are `max_bytes`. None in a session that does not live.
 ///

@@ -5,6 +5,7 @@ use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event, Reply};
 use mesh_node_core::limits::{RETAIN_MS, SILENCE_MAX_MS};
+use mesh_node_core::outbox;
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::ask::CancelReply;
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
@@ -292,4 +293,17 @@ fn an_ask_that_waits_when_the_node_stops_is_worked_on_after_the_next_start() {
     assert!(pair.starts(A).is_empty(), "a node that stops begins nothing");
     pair.restart(A);
     assert_eq!(pair.starts(A).iter().map(|(_, flight, _)| *flight).collect::<Vec<_>>(), [second]);
+}
+
+#[test]
+fn a_session_that_another_opening_crossed_lives_no_more() {
+    let mut pair = Pair::new();
+    pair.link();
+    let (peer, session) = (pair.nodes[B].id, pair.session(A));
+    assert!(outbox::lives(&pair.nodes[A].store, peer, session).unwrap());
+    pair.event(A, Event::Delivery(peer, Delivery::Begin { session: session + 1_000 }));
+    assert!(
+        !outbox::lives(&pair.nodes[A].store, peer, session).unwrap(),
+        "whoever holds its stream must learn this"
+    );
 }

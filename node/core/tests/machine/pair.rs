@@ -182,7 +182,7 @@ impl Pair {
         }
     }
 
-    fn session(&self, n: usize) -> u64 {
+    pub(crate) fn session(&self, n: usize) -> u64 {
         self.sessions + u64::try_from(n).unwrap()
     }
 
