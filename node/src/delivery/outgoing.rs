@@ -84,6 +84,8 @@ pub(super) fn begin(delivery: Arc<Delivery>, connection: Connection, session: u6
     tokio::spawn(async move {
         let work = run(&delivery, &connection, session, inbox, &grew);
         tokio::select! {
+            // First: a session that was replaced before it began must not tell the core that it begins.
+            biased;
             () = over.cancelled() => {}
             () = work => {}
         }
