@@ -15,6 +15,7 @@
 
 mod admission;
 mod certificate;
+mod handshake;
 mod key;
 mod pinned;
 mod root;
@@ -24,6 +25,7 @@ mod verifier;
 pub use admission::{Admission, Exclusion};
 pub(crate) use certificate::name_of;
 pub use certificate::{CertificateError, Credentials, Leaf, node_of_leaf};
+pub(crate) use handshake::Handshake;
 pub use key::{KeyError, NodeKey};
 pub use root::{MeshRoot, RootCertificate, RootError};
 pub use tls::TlsError;

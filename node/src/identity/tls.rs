@@ -16,9 +16,9 @@ use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 
+use super::handshake::{ED25519_ONLY, Handshake};
 use super::pinned::{AnyNode, PinnedNode};
 use super::root::self_signed;
-use super::verifier::ED25519_ONLY;
 use super::{CertificateError, Credentials, KeyError, MemberVerifier, NodeKey, RootError};
 use crate::clock::Clock;
 
@@ -66,7 +66,7 @@ pub(crate) fn member_server(
     check_own_leaf(credentials)?;
     let config = ServerConfig::builder_with_details(provider(), Arc::new(WallTime(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(verifier))
+        .with_client_cert_verifier(Arc::new(Handshake(verifier)))
         .with_single_cert(credentials.leaf.to_chain(), credentials.key.to_pkcs8()?)?;
     Ok(forgetful_server(config, ALPN_MESH))
 }
@@ -81,7 +81,7 @@ pub(crate) fn member_client(
     let config = ClientConfig::builder_with_details(provider(), Arc::new(WallTime(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(Arc::new(Handshake(verifier)))
         .with_client_auth_cert(credentials.leaf.to_chain(), credentials.key.to_pkcs8()?)?;
     Ok(forgetful_client(config, ALPN_MESH))
 }
@@ -91,7 +91,7 @@ pub(crate) fn join_server(credentials: &Credentials) -> Result<ServerConfig, Tls
     check_own_leaf(credentials)?;
     let config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(AnyNode))
+        .with_client_cert_verifier(Arc::new(Handshake(AnyNode)))
         .with_single_cert(credentials.leaf.to_chain(), credentials.key.to_pkcs8()?)?;
     Ok(forgetful_server(config, ALPN_JOIN))
 }
@@ -101,7 +101,7 @@ pub(crate) fn join_client(key: &NodeKey, issuer: NodeId) -> Result<ClientConfig,
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(PinnedNode(issuer)))
+        .with_custom_certificate_verifier(Arc::new(Handshake(PinnedNode(issuer))))
         .with_client_auth_cert(self_signed(key)?.to_chain(), key.to_pkcs8()?)?;
     Ok(forgetful_client(config, ALPN_JOIN))
 }
@@ -149,7 +149,7 @@ mod tests {
     use crate::identity::{Admission, MeshRoot};
     use rustls::client::danger::ServerCertVerifier;
     use rustls::internal::msgs::codec::Codec;
-    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::server::danger::ClientCertVerifier;
     use rustls::{DigitallySignedStruct, ProtocolVersion, SignatureScheme};
 
@@ -183,6 +183,7 @@ mod tests {
     #[test]
     fn a_signature_of_tls_1_2_or_of_another_scheme_is_no_signature() {
         let (credentials, verifier, _) = member();
+        let verifier = Handshake(verifier);
         let leaf = CertificateDer::from(credentials.leaf.as_der().to_vec());
         let signed = |scheme: SignatureScheme| {
             let scheme = u16::from(scheme).to_be_bytes();
@@ -195,6 +196,19 @@ mod tests {
         assert!(ServerCertVerifier::verify_tls13_signature(&verifier, b"", &leaf, &other).is_err());
         assert_eq!(ServerCertVerifier::supported_verify_schemes(&verifier), [SignatureScheme::ED25519]);
         assert_eq!(ClientCertVerifier::supported_verify_schemes(&verifier), [SignatureScheme::ED25519]);
+    }
+
+    #[test]
+    fn a_dial_that_names_no_node_takes_nobodys_answer() {
+        let (credentials, verifier, clock) = member();
+        let leaf = CertificateDer::from(credentials.leaf.as_der().to_vec());
+        let name = ServerName::try_from("any.invalid").unwrap();
+        let now = WallTime(clock).current_time().unwrap();
+        let dialling = Handshake(verifier.dialling(credentials.key.node()));
+        assert!(dialling.verify_server_cert(&leaf, &[], &name, &[], now).is_ok());
+        let nameless = Handshake(verifier);
+        assert!(nameless.verify_client_cert(&leaf, &[], now).is_ok(), "it is a good verifier for a listener");
+        assert!(nameless.verify_server_cert(&leaf, &[], &name, &[], now).is_err());
     }
 
     #[test]

@@ -9,37 +9,25 @@
 //!             -> the handshake is signed by that key          NotMember (the library says so)
 //! ```
 //!
-//! Signatures are checked by the library alone: an own "valid" here would let anyone in who copied a certificate.
 //! Whom the mesh shut out is told to members only, so it is the last check before the signature. A dialler makes one
 //! verifier a dial, and reads from it why it refused.
 
 use std::sync::{Arc, OnceLock};
 
 use mesh_protocol::id::NodeId;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError as TlsCertificateError, DigitallySignedStruct, DistinguishedName, Error,
-    PeerIncompatible, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls::{CertificateError as TlsCertificateError, Error};
 use thiserror::Error as ThisError;
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::certificate::{node_of, server_name_of};
+use super::handshake::{ED25519_ONLY, PeerCheck};
 use super::{Admission, CertificateError, Exclusion, RootCertificate};
 
 /// Object identifiers of the extended key usages, as in a certificate (RFC 5280, section 4.2.1.12). Required: a
 /// certificate without them is for something else.
 const EKU_SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const EKU_CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
-
-/// The one signature algorithm of a mesh.
-pub(super) static ED25519_ONLY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
-    all: &[webpki::aws_lc_rs::ED25519],
-    mapping: &[(SignatureScheme::ED25519, &[webpki::aws_lc_rs::ED25519])],
-};
 
 /// Why this end did not believe the other.
 #[derive(Debug, ThisError, Clone, PartialEq, Eq)]
@@ -155,47 +143,12 @@ impl MemberVerifier {
         Ok(node)
     }
 
-    fn check_for_tls(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<NodeId, Error> {
-        self.check(leaf, intermediates, now).map_err(|refusal| {
-            let error = refusal.to_tls();
-            self.remember(refusal);
-            error
-        })
-    }
-
-    fn check_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_ed25519(message, leaf, signature)
-            .inspect_err(|_| self.remember(Refusal::NotMember("its signature is not by its key")))
-    }
-
     /// The first reason stays: a dial has one handshake.
     fn remember(&self, refusal: Refusal) {
         if self.dialled.is_some() {
             self.refused.get_or_init(|| refusal);
         }
     }
-}
-
-/// The library's check of a TLS 1.3 handshake signature, for Ed25519 alone.
-pub(super) fn verify_ed25519(
-    message: &[u8],
-    leaf: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    if signature.scheme != SignatureScheme::ED25519 {
-        return Err(PeerIncompatible::NoSignatureSchemesInCommon.into());
-    }
-    rustls::crypto::verify_tls13_signature(message, leaf, signature, &ED25519_ONLY)
 }
 
 /// What webpki found, in words that a person can act on.
@@ -211,78 +164,33 @@ fn refusal_for(error: &webpki::Error) -> Refusal {
     })
 }
 
-impl ServerCertVerifier for MemberVerifier {
-    fn verify_server_cert(
+impl PeerCheck for MemberVerifier {
+    fn check_certificate(
         &self,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+    ) -> Result<(), Error> {
+        self.check(leaf, intermediates, now).map(|_| ()).map_err(|refusal| {
+            let error = refusal.to_tls();
+            self.remember(refusal);
+            error
+        })
+    }
+
+    fn check_answerer(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
         if self.dialled.is_none() {
             return Err(Error::General("a dial needs a node to dial".into()));
         }
-        self.check_for_tls(leaf, intermediates, now).map(|_| ServerCertVerified::assertion())
+        self.check_certificate(leaf, intermediates, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::Tls13RequiredForQuic.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-}
-
-impl ClientCertVerifier for MemberVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A listener does not tell strangers which mesh it is of.
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check_for_tls(leaf, intermediates, now).map(|_| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::Tls13RequiredForQuic.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
+    fn signature_refused(&self) {
+        self.remember(Refusal::NotMember("its signature is not by its key"));
     }
 }

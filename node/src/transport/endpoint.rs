@@ -20,7 +20,9 @@ use super::settings::{INCOMING_BUFFER_TOTAL, INCOMING_MAX, transport_config};
 use super::socket::{Socket, endpoint_config};
 use super::{Connection, DialError, Settings, accept, dial};
 use crate::clock::Clock;
-use crate::identity::{Admission, Credentials, MemberVerifier, TlsError, member_client, member_server};
+use crate::identity::{
+    Admission, Credentials, Handshake, MemberVerifier, TlsError, member_client, member_server,
+};
 
 /// Connections that wait to be taken; further handshakes wait in their own tasks.
 const ARRIVALS_MAX: usize = 64;
@@ -219,7 +221,7 @@ impl Shared {
         let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
         let verifier = identity.verifier.dialling(node);
         let mut client = identity.client.clone();
-        client.dangerous().set_certificate_verifier(Arc::new(verifier.clone()));
+        client.dangerous().set_certificate_verifier(Arc::new(Handshake(verifier.clone())));
         let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).ok()?));
         config.transport_config(Arc::clone(&self.transport));
         Some((config, verifier))
