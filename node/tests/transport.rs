@@ -9,6 +9,8 @@ mod attacks;
 mod delivery;
 #[path = "transport/fixture.rs"]
 mod fixture;
+#[path = "transport/gullible.rs"]
+mod gullible;
 #[path = "transport/joining.rs"]
 mod joining;
 #[path = "transport/members.rs"]

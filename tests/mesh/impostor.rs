@@ -11,13 +11,12 @@ use mesh_protocol::record::RecordVersion;
 use mesh_protocol::stream::StreamKind;
 use mesh_tests::network::Host;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, ServerConfig};
 
+use crate::gullible::{Gullible, pkcs8};
 use crate::node::{Node, PORT, WITHIN};
 
 /// Bytes of the longest frame these peers read.
@@ -92,17 +91,6 @@ impl Impostor {
     }
 }
 
-/// A key as PKCS #8 version 1 (RFC 8410, section 7), by hand from its file.
-fn pkcs8(key: &NodeKey) -> PrivateKeyDer<'static> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("key");
-    key.store(&path).unwrap();
-    let pem = std::fs::read_to_string(&path).unwrap();
-    let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-    let der = data_encoding::BASE64.decode(body.as_bytes()).unwrap();
-    PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der))
-}
-
 /// Dials a node: its answer to TLS, before it has judged ours.
 pub(crate) async fn dial(
     endpoint: &quinn::Endpoint,
@@ -153,81 +141,5 @@ pub(crate) fn alert(ended: &quinn::ConnectionError) -> u64 {
     match ended {
         quinn::ConnectionError::ConnectionClosed(close) => u64::from(close.error_code) - 0x100,
         other => panic!("ended otherwise: {other}"),
-    }
-}
-
-/// Takes everyone: what a verifier must never be.
-#[derive(Debug)]
-struct Gullible;
-
-impl ServerCertVerifier for Gullible {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-}
-
-impl ClientCertVerifier for Gullible {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
     }
 }

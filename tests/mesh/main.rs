@@ -13,6 +13,8 @@
 
 mod asks;
 mod cuts;
+#[path = "../../node/tests/transport/gullible.rs"]
+mod gullible;
 mod impostor;
 mod impostors;
 mod jobs;
