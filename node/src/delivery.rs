@@ -79,10 +79,10 @@ impl Delivery {
         let peer = connection.peer();
         // The lock is held over the beginning: the core's first order must find the session here.
         let mut outgoing = self.outgoing();
-        let new = outgoing::begin(Arc::clone(self), connection.clone(), rand::random());
-        if let Some(old) = outgoing.insert(peer, new) {
+        if let Some(old) = outgoing.remove(&peer) {
             old.end();
         }
+        outgoing.insert(peer, outgoing::begin(Arc::clone(self), connection.clone(), rand::random()));
     }
 
     /// A session ended while its link lives: the next one begins, unless another has already.

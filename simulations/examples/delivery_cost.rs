@@ -70,7 +70,9 @@ fn main() -> anyhow::Result<()> {
     anyhow::ensure!(matches!(resumed, Resumed::Live { send_from: 1, .. }), "two new disks agree");
     let mut parcels = Vec::new();
     time("read", |number| {
-        parcels.extend(outbox::next_parcels(&sender, PEER, SESSION, number + 1, 1, u64::MAX)?);
+        parcels.extend(
+            outbox::next_parcels(&sender, PEER, SESSION, number + 1, 1, u64::MAX)?.unwrap_or_default(),
+        );
         Ok(())
     })?;
     let mut parcels = parcels.into_iter();

@@ -57,7 +57,7 @@ pub use session::{
     OpenError, Resumed, forget_sessions, handle_resume, note_failure, open, session_lost, set_blocked,
     unblock,
 };
-pub use view::{OutboxView, depth, lives, next_parcels};
+pub use view::{OutboxView, depth, next_parcels};
 pub use withdraw::{Discarded, Due, WithdrawOutcome, discard, due, next_deadline, withdraw};
 
 use serde::{Deserialize, Serialize};

@@ -22,7 +22,8 @@ const PAGE_PARCELS: usize = 64;
 const PAGE_BYTES: u64 = 1024 * 1024;
 /// Frames the core may ask for before the stream takes the first: an opening and a gap, and room for a repeat.
 const ORDERS_MAX: usize = 8;
-/// How long a session may take to come to live, and how often a quiet one looks whether it still does.
+/// How long a session may take to come to live, and how often a quiet one looks whether it still does. A busy one
+/// learns it from what it reads of the outbox.
 const LIVE_WITHIN: Duration = Duration::from_secs(5);
 /// Size an event without a body counts as, in the writer's queue.
 const EVENT_BYTES: usize = 64;
@@ -38,7 +39,8 @@ enum Order {
     StreamFrom(u64),
 }
 
-/// The handle of a session. Dropping it does not end it; [`Outgoing::end`] does.
+/// The handle of a session. Dropped, the session ends too; only [`Outgoing::end`] keeps it from beginning
+/// the next.
 pub(super) struct Outgoing {
     session: u64,
     orders: mpsc::Sender<Order>,
@@ -141,14 +143,12 @@ async fn write(
                 None => return,
             },
             () = grew.notified(), if next.is_some() => {}
-            // A session whose opening crossed that of another never comes to live, or lives no more, and nobody says
-            // so: then it ends here, and the next begins.
-            () = tokio::time::sleep(LIVE_WITHIN) => {
-                if !lives(delivery, peer, session) {
-                    tracing::info!(peer = %peer.short(), "a delivery session did not come to live");
-                    return;
-                }
-            }
+            // A session whose opening crossed that of another never comes to live, and nobody says so: then it ends
+            // here, and the next begins. One that did come to live looks below whether it still does.
+            () = tokio::time::sleep(LIVE_WITHIN) => if next.is_none() {
+                tracing::info!(peer = %peer.short(), "a delivery session did not come to live");
+                return;
+            },
         }
         if let Some(seq) = next {
             next = stream(delivery, peer, session, &mut sender, seq).await;
@@ -157,11 +157,6 @@ async fn write(
             }
         }
     }
-}
-
-fn lives(delivery: &Delivery, peer: NodeId, session: u64) -> bool {
-    let snapshot = delivery.database.snapshot();
-    snapshot.is_ok_and(|snapshot| outbox::lives(&snapshot, peer, session).unwrap_or(false))
 }
 
 /// Sends all committed parcels from this one on. Returns the first that is not there yet; `None` when the session does
@@ -179,8 +174,12 @@ async fn stream(
             Err(error) => Err(error.into()),
         };
         let parcels = match page {
-            Ok(parcels) if parcels.is_empty() => return Some(seq),
-            Ok(parcels) => parcels,
+            Ok(Some(parcels)) if parcels.is_empty() => return Some(seq),
+            Ok(Some(parcels)) => parcels,
+            Ok(None) => {
+                tracing::info!(peer = %peer.short(), "a delivery session lives no more");
+                return None;
+            }
             Err(error) => {
                 tracing::warn!(peer = %peer.short(), %error, "the outbox cannot be read");
                 return None;

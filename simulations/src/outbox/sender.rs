@@ -133,7 +133,7 @@ impl World {
         let Some(Session { id, cursor: Some(cursor) }) = self.sender.session else { return Ok(()) };
         let count = self.rng.random_range(1..5);
         let disk = &self.sender.machine.disk;
-        let parcels = outbox::next_parcels(disk, RECEIVER, id, cursor, count, 100)?;
+        let parcels = outbox::next_parcels(disk, RECEIVER, id, cursor, count, 100)?.unwrap_or_default();
         let Some(view) = outbox::depth(disk, self.now, RECEIVER)? else { return Ok(()) };
         for parcel in parcels {
             self.trace.note("send", &[parcel.seq]);

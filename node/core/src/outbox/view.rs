@@ -57,17 +57,9 @@ pub fn depth(store: &dyn Store, now: Now, peer: NodeId) -> Result<Option<OutboxV
     }))
 }
 
-/// Whether this is the session parcels go in. One that does not come to live, or was replaced by another, is to be ended
-/// by whoever holds its stream: nothing will ever be sent in it.
-///
-/// # Errors
-/// [`StoreError`] when the state could not be read.
-pub fn lives(store: &dyn Store, peer: NodeId, session: u64) -> Result<bool, StoreError> {
-    Ok(get::<Head>(store, &peer)?.is_some_and(|head| head.session == Session::Live(session)))
-}
-
 /// The parcels from a sequence on that may be sent in this session: at most `max_count`, and no more once their bodies
-/// are `max_bytes`. None in a session that does not live.
+/// are `max_bytes`. `None` when this session lives not or no more: nothing will ever be sent in it, and whoever holds its
+/// stream is to end it.
 ///
 /// # Errors
 /// [`StoreError`] when the state could not be read.
@@ -78,11 +70,12 @@ pub fn next_parcels(
     from_seq: u64,
     max_count: usize,
     max_bytes: u64,
-) -> Result<Vec<Parcel>, StoreError> {
+) -> Result<Option<Vec<Parcel>>, StoreError> {
+    let live = |head: &Head| head.session == Session::Live(session);
+    let Some(head) = get::<Head>(store, &peer)?.filter(live) else { return Ok(None) };
     let mut parcels = Vec::new();
-    let Some(head) = get::<Head>(store, &peer)? else { return Ok(parcels) };
-    if head.session != Session::Live(session) || head.blocked.is_some() {
-        return Ok(parcels);
+    if head.blocked.is_some() {
+        return Ok(Some(parcels));
     }
     let (mut next, mut bytes) = (from_seq, 0_u64);
     while next <= head.offered && parcels.len() < max_count && bytes < max_bytes {
@@ -93,12 +86,12 @@ pub fn next_parcels(
         }
         for ((_, seq), parcel) in rows {
             if seq > head.offered || bytes >= max_bytes {
-                return Ok(parcels);
+                return Ok(Some(parcels));
             }
             bytes = bytes.saturating_add(parcel.bytes());
             next = seq.saturating_add(1);
             parcels.push(parcel.into_frame(seq, head.acked));
         }
     }
-    Ok(parcels)
+    Ok(Some(parcels))
 }

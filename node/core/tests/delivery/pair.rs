@@ -127,7 +127,9 @@ impl Pair {
 
     /// What the sending task would send from a sequence on.
     pub(crate) fn parcels(&self, session: u64, from: u64) -> Vec<Parcel> {
-        outbox::next_parcels(&self.sender.disk, RECEIVER, session, from, 1_000, u64::MAX).unwrap()
+        outbox::next_parcels(&self.sender.disk, RECEIVER, session, from, 1_000, u64::MAX)
+            .unwrap()
+            .unwrap_or_default()
     }
 
     pub(crate) fn take(&mut self, session: u64, parcel: Parcel) -> Take {

@@ -302,10 +302,15 @@ fn failures_are_counted_until_a_session_lives() {
 fn a_sending_task_gets_no_more_than_it_asked_for_but_always_something() {
     let mut pair = Pair::with_requests(1..=100);
     pair.connect(7);
-    let next =
-        |count, bytes| outbox::next_parcels(&pair.sender.disk, RECEIVER, 7, 1, count, bytes).unwrap().len();
+    let next = |count, bytes| {
+        outbox::next_parcels(&pair.sender.disk, RECEIVER, 7, 1, count, bytes).unwrap().unwrap().len()
+    };
     assert_eq!(next(40, u64::MAX), 40);
     assert_eq!(next(40, 1), 1);
     assert_eq!(next(1_000, u64::MAX), 100);
-    assert_eq!(outbox::next_parcels(&pair.sender.disk, RECEIVER, 6, 1, 10, 10).unwrap(), []);
+    assert_eq!(
+        outbox::next_parcels(&pair.sender.disk, RECEIVER, 6, 1, 10, 10).unwrap(),
+        None,
+        "another session"
+    );
 }

@@ -5,7 +5,6 @@ use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event, Reply};
 use mesh_node_core::limits::{RETAIN_MS, SILENCE_MAX_MS};
-use mesh_node_core::outbox;
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::ask::CancelReply;
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
@@ -300,10 +299,17 @@ fn a_session_that_another_opening_crossed_lives_no_more() {
     let mut pair = Pair::new();
     pair.link();
     let (peer, session) = (pair.nodes[B].id, pair.session(A));
-    assert!(outbox::lives(&pair.nodes[A].store, peer, session).unwrap());
+    assert!(pair.lives(A, session));
     pair.event(A, Event::Delivery(peer, Delivery::Begin { session: session + 1_000 }));
-    assert!(
-        !outbox::lives(&pair.nodes[A].store, peer, session).unwrap(),
-        "whoever holds its stream must learn this"
-    );
+    assert!(!pair.lives(A, session), "whoever holds its stream must learn this");
+}
+
+#[test]
+fn a_session_whose_outbox_was_discarded_lives_no_more() {
+    let mut pair = Pair::new();
+    pair.link();
+    let (peer, session) = (pair.nodes[B].id, pair.session(A));
+    assert!(pair.lives(A, session));
+    pair.command(A, Command::Discard(peer)).unwrap();
+    assert!(!pair.lives(A, session), "whoever holds its stream must learn this, also while more is sent");
 }

@@ -177,9 +177,15 @@ impl Pair {
         }
         let (session, from) = (self.session(n), depth.acked + 1);
         let parcels = outbox::next_parcels(&self.nodes[n].store, to, session, from, 100, 1 << 20).unwrap();
-        for parcel in parcels {
+        for parcel in parcels.unwrap_or_default() {
             self.event(1 - n, Event::Delivery(me, Delivery::Parcel { session: self.session(n), parcel }));
         }
+    }
+
+    /// Whether parcels may go in this session to the other node, which whoever holds its stream asks with each look.
+    pub(crate) fn lives(&self, n: usize, session: u64) -> bool {
+        let to = self.nodes[1 - n].id;
+        outbox::next_parcels(&self.nodes[n].store, to, session, 1, 1, 1).unwrap().is_some()
     }
 
     pub(crate) fn session(&self, n: usize) -> u64 {
