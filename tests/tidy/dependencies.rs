@@ -20,22 +20,10 @@ const EDGES: &[(&str, &[&str], &str)] = &[
         "it joins the parts, which do not know one another",
     ),
     ("mesh-cli", &["mesh-node", "mesh-protocol"], "it speaks to a node and prints the protocol's types"),
-    (
-        "mesh-simulations",
-        &["mesh-node", "mesh-node-core", "mesh-protocol"],
-        "it runs the shipped code: cores on a queue, nodes in memory",
-    ),
+    ("mesh-simulations", &["mesh-node-core", "mesh-protocol"], "it runs the shipped cores on a queue"),
     (
         "mesh-tests",
-        &[
-            "mesh-cli",
-            "mesh-harness",
-            "mesh-node",
-            "mesh-node-core",
-            "mesh-protocol",
-            "mesh-sandbox",
-            "mesh-simulations",
-        ],
+        &["mesh-cli", "mesh-node", "mesh-node-core", "mesh-protocol", "mesh-sandbox"],
         "nothing depends on it",
     ),
 ];
