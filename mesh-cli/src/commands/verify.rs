@@ -101,7 +101,7 @@ fn read_key(text: &str) -> Result<VerifyingKey, Failure> {
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let mut bytes = [0; 32];
@@ -144,4 +144,16 @@ fn read_small(path: &Path) -> Result<Vec<u8>, Failure> {
 
 fn reasons(error: &(dyn Error + 'static)) -> Vec<String> {
     std::iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_hex_is_digits_and_nothing_a_number_may_also_have() {
+        assert_eq!(from_hex(&"0A".repeat(32)), Some([10; 32]));
+        assert_eq!(from_hex(&"+a".repeat(32)), None);
+        assert_eq!(from_hex(&"0a".repeat(31)), None);
+    }
 }
