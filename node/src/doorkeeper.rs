@@ -9,7 +9,6 @@ use mesh_node_core::joining::{self, RedeemRequest, Redemption};
 use mesh_node_core::machine::Machine;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::codec::encode;
-use mesh_protocol::record::SignedRecord;
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::ticket::TicketKey;
 use tokio::sync::{mpsc, oneshot};
@@ -122,7 +121,7 @@ async fn keep(parts: Parts, root: Arc<MeshRoot>, mut inbox: mpsc::Receiver<Reque
     let welcome = move || Welcome {
         revocations: of_network.revocations().as_ref().map(RevocationList::as_bytes).map(<[u8]>::to_vec),
         addresses: addresses.clone(),
-        record: own_record(&of_network, me).map(|record| encode(&record)).unwrap_or_default(),
+        record: of_network.signed_record(me).map(|record| encode(&record)).unwrap_or_default(),
     };
     let issuer = Arc::new(Issuer {
         root,
@@ -163,12 +162,6 @@ async fn keep(parts: Parts, root: Arc<MeshRoot>, mut inbox: mpsc::Receiver<Reque
             None => return,
         }
     }
-}
-
-fn own_record(network: &Network, me: mesh_protocol::id::NodeId) -> Option<SignedRecord> {
-    let records = network.records();
-    let at = records.iter().position(|record| record.node == me)?;
-    network.signed_records().into_iter().nth(at)
 }
 
 /// The port after the members' one, so that a firewall can be told; any port when that one is taken.

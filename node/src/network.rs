@@ -189,10 +189,10 @@ impl Network {
         self.shared.membership().directory().iter().map(|(_, entry)| entry.record().clone()).collect()
     }
 
-    /// The newest records as their owners signed them.
+    /// The newest record of one node, as its owner signed it.
     #[must_use]
-    pub fn signed_records(&self) -> Vec<SignedRecord> {
-        self.shared.membership().directory().iter().map(|(_, entry)| entry.signed().clone()).collect()
+    pub fn signed_record(&self, node: NodeId) -> Option<SignedRecord> {
+        self.shared.membership().directory().get(&node).map(|entry| entry.signed().clone())
     }
 
     /// The address a peer is linked at, if it is.

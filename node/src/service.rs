@@ -1,6 +1,7 @@
 //! What a node does for those who talk to it on its own machine: one method an operation.
 //!
-//! The HTTP API and the MCP adapter are two ways in to the same [`Service`]; the node is its one real implementation.
+//! The HTTP API is the way in to the [`Service`], and the MCP adapter a client of it; the node is its one real
+//! implementation.
 //! Here is no transport, no parsing and no credential: whoever calls has already decided who the [`Principal`] is and
 //! that it may use the operation at all (`api::operation` has that table).
 //!

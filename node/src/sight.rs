@@ -12,7 +12,7 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{PeerState, PeerView};
 use mesh_protocol::record::{AgentState, Capabilities, Lifecycle, NodeRecord};
 
-use crate::identity::Admission;
+use crate::identity::{Admission, Exclusion};
 
 /// The parts.
 #[derive(Debug)]
@@ -72,9 +72,11 @@ pub fn look(sources: &Sources<'_>) -> Arc<View> {
 fn member(peer: &PeerView, record: Option<&NodeRecord>, admission: &Admission) -> Member {
     let (contact, state, cause) = match admission.check(peer.node) {
         Err(exclusion) => {
-            let state = exclusion.to_string();
-            let word = if state.contains("revoked") { "revoked" } else { "blocked" };
-            (Contact::Gone, word, state)
+            let word = match exclusion {
+                Exclusion::Revoked => "revoked",
+                Exclusion::Blocked => "blocked",
+            };
+            (Contact::Gone, word, exclusion.to_string())
         }
         Ok(()) => {
             let contact = match peer.state {

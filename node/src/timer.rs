@@ -23,7 +23,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 /// How often delivery looks for what it may forget.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
-/// Has delivery forget what it need not keep, until the writer stops. Goes on at once while there is more.
+/// Has delivery forget what it need not keep, until it is aborted. Goes on at once while there is more.
 pub async fn tidy(writer: WriterHandle<Machine>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;

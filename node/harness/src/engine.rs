@@ -14,9 +14,7 @@ use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
 pub use outcome::{Failure, FailureReason, Layer, RunOutcome};
-pub use task::{RunName, Secret, Task, TaskError, Variable};
-
-pub(crate) use task::is_variable_name;
+pub use task::{RunName, Secret, Task, TaskError, Variable, is_variable_name};
 
 /// A run under way. Dropping it ends the run at once.
 pub type RunFuture<'a> = Pin<Box<dyn Future<Output = RunOutcome> + Send + 'a>>;

@@ -34,6 +34,6 @@ pub mod run_file;
 pub use command::{CommandEngine, CommandSpec, SpecError};
 pub use engine::{
     Availability, Capabilities, Engine, Failure, FailureReason, Layer, RunFuture, RunName, RunOutcome,
-    Secret, Task, TaskError,
+    Secret, Task, TaskError, is_variable_name,
 };
 pub use run_file::{RunFileError, SweepReport, sweep};

@@ -92,7 +92,7 @@ pub struct AgentSection {
     /// Who may see that it exists. Asking it still needs a grant.
     #[serde(default)]
     pub advertise: Visibility,
-    /// Where it runs, absolute; a fresh directory when not set.
+    /// Where it runs, absolute; the node's home when not set.
     pub working_directory: Option<PathBuf>,
     /// Names of environment variables passed through to it. Nothing else is.
     #[serde(default)]

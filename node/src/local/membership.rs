@@ -99,7 +99,7 @@ pub(super) async fn block(local: &Local, request: &ExpelRequest) -> Result<Expel
     let already = local.admission.check(node).is_err();
     let links_closed = usize::from(local.network.linked_at(node).is_some());
     local.admission.block(node);
-    local.command(Command::Block(node, request.reason.chars().take(200).collect()), 0).await?;
+    local.command(Command::Block(node, reason_of(&request.reason)), 0).await?;
     local.network.look_again();
     Ok(ExpelReply { node, name, already, links_closed })
 }

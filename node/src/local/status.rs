@@ -195,7 +195,7 @@ fn storage_check(local: &Local) -> Check {
             fix: Some(format!("free space on the disk of {}", local.home.display())),
         },
         (Ok(commits), _) => {
-            let finding = format!("the database takes writes ({commits} commits so far)");
+            let finding = format!("the database can be read ({commits} commits so far)");
             Check { name, verdict: "ok".to_owned(), finding, fix: None }
         }
     }

@@ -72,7 +72,10 @@ impl Driver {
         match event {
             Event::Arrived(connection, address) => {
                 let (peer, key, boot) = (connection.peer(), connection.key(), connection.boot());
-                self.dials.remove(&(peer, key.number));
+                // Numbers of inbound connections are the peer's; only a dial has an address.
+                if address.is_some() {
+                    self.dials.remove(&(peer, key.number));
+                }
                 self.shared.connections().insert((peer, key), connection.clone());
                 let outputs = self.links.handle(links::Input::Established { peer, key, boot, address });
                 let refused =

@@ -41,7 +41,9 @@ pub(super) fn advertised(configured: &[SocketAddr], local: SocketAddr) -> Vec<So
     }
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let usable = |ip: &IpAddr| match ip {
-        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && local_takes_v4(local),
+        // A socket on every IPv6 address takes IPv4 too, unless the system was told otherwise; then those dials fail and
+        // the next address is tried.
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && local.is_ipv6(),
     };
     let mut ips: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).filter(usable).collect();
@@ -52,12 +54,6 @@ pub(super) fn advertised(configured: &[SocketAddr], local: SocketAddr) -> Vec<So
         ips.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     ips.into_iter().take(ADDRESSES_MAX).map(|ip| SocketAddr::new(ip, local.port())).collect()
-}
-
-/// A socket on every IPv6 address takes IPv4 too, unless the system was told otherwise; then those dials fail and the
-/// next address is tried.
-const fn local_takes_v4(_: SocketAddr) -> bool {
-    true
 }
 
 /// On one machine silence means more than on a network.

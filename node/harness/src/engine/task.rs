@@ -184,8 +184,10 @@ pub enum TaskError {
     },
 }
 
-/// Whether this is a portable name of an environment variable (POSIX.1-2017, section 8.1, with lower case).
-pub(crate) fn is_variable_name(name: &str) -> bool {
+/// Whether this is a portable name of an environment variable (POSIX.1-2017, section 8.1, with lower case), at most
+/// 128 bytes long.
+#[must_use]
+pub fn is_variable_name(name: &str) -> bool {
     name.len() <= VARIABLE_NAME_BYTES
         && !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())

@@ -163,16 +163,10 @@ fn agent(agent: &AgentSection) -> Option<Found> {
         ("time_limit_seconds", range, seconds == 0 || seconds > AGENT_TIME_LIMIT_SECONDS_MAX),
         ("working_directory", Problem::NotAbsolute, relative),
         ("env", Problem::TooMany { limit: ENVIRONMENT_NAMES_MAX }, agent.env.len() > ENVIRONMENT_NAMES_MAX),
-        ("env", Problem::NotAVariable, !agent.env.iter().all(|name| is_variable(name))),
+        ("env", Problem::NotAVariable, !agent.env.iter().all(|name| mesh_harness::is_variable_name(name))),
     ];
     let (key, problem, _) = checks.into_iter().find(|(_, _, wrong)| *wrong)?;
     Some((format!("agent.{}.{key}", agent.name), problem))
-}
-
-/// A portable name of an environment variable (POSIX.1-2024, 8.1), in either case.
-fn is_variable(name: &str) -> bool {
-    let starts = name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-    starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn too_many(key: &str, entries: usize, limit: usize) -> Option<Found> {
