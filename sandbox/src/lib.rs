@@ -29,7 +29,7 @@
 //! thread, any number at a time. A machine without `runsc` is set up by [`setup`].
 //!
 //! The parts, in the order a job meets them: `launch` writes its files and starts `runsc`; `spawn` makes the
-//! child on a thread that never ends, inside its `cgroup`; `run` watches it; `capture` reads its output;
+//! child on a thread that lives as long as the sandbox, inside its `cgroup`; `run` watches it; `capture` reads its output;
 //! `outcome` decides what became of it; `home` remembers what a crash would leave. `rootfs` and `bundle` make
 //! what it sees, `preflight` proves that all of this works here.
 

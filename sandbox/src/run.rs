@@ -61,8 +61,8 @@ pub(crate) fn run(
     let launched = launch::launch(sandbox, job, &settings)?;
     let mut flight = Flight::new(launched, job, limits, started)?;
     flight.watch(cancel, observer);
-    flight.end(observer);
-    Ok(flight.report(sandbox, job, config_sha256))
+    let ended = flight.end(observer);
+    Ok(flight.report(sandbox, job, config_sha256, ended))
 }
 
 /// A job that has been started.
@@ -84,8 +84,6 @@ struct Flight<'a> {
     ready: Option<(Instant, Usage)>,
     /// Looked at from READY on, where no control group counts memory.
     guest_memory: Option<GuestMemory>,
-    /// When watching ended, and the usage then or, once it is all dead, the last one.
-    ended: Option<(Instant, Usage)>,
     buffer: Vec<u8>,
     // Dropped last, in this order: the group ends and removes itself, then the directory goes.
     group: Group,
@@ -117,7 +115,6 @@ impl<'a> Flight<'a> {
             started,
             ready: None,
             guest_memory: None,
-            ended: None,
             buffer: vec![0; CHUNK_BYTES],
             group,
             dir,
@@ -236,8 +233,9 @@ impl<'a> Flight<'a> {
         self.observed.oom_kills > 0 || self.observed.breach.is_some()
     }
 
-    /// Kills what is left, reaps the child, and reads the pipes to their ends.
-    fn end(&mut self, observer: &mut dyn JobObserver) {
+    /// Kills what is left, reaps the child, and reads the pipes to their ends. Returns when watching ended, and what
+    /// was used once all of it was dead.
+    fn end(&mut self, observer: &mut dyn JobObserver) -> (Instant, Usage) {
         let ended_at = Instant::now();
         let exited_by_itself = matches!(self.child.try_wait(), Ok(Some(_)));
         self.group.end();
@@ -264,12 +262,17 @@ impl<'a> Flight<'a> {
         self.observed.oom_kills = usage.oom_kills.unwrap_or(0);
         self.observed.pids_ceiling_hits = usage.pids_ceiling_hits.unwrap_or(0);
         self.observed.ready = self.ready.is_some();
-        self.ended = Some((ended_at, usage));
+        (ended_at, usage)
     }
 
-    fn report(mut self, sandbox: &Sandbox, job: &Job, config_sha256: String) -> JobReport {
+    fn report(
+        mut self,
+        sandbox: &Sandbox,
+        job: &Job,
+        config_sha256: String,
+        (ended_at, last): (Instant, Usage),
+    ) -> JobReport {
         let (outcome, killed_by) = self.observed.outcome();
-        let (ended_at, last) = self.ended.unwrap_or_else(|| (Instant::now(), Usage::default()));
         let ready_at = self.ready.map(|(at, _)| at);
         let diagnostic = if ready_at.is_some() { None } else { Some(self.diagnose()) };
         JobReport {
