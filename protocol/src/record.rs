@@ -11,7 +11,7 @@
 
 use std::net::SocketAddr;
 
-use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use ed25519_dalek::{Signer as _, SigningKey};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -21,6 +21,7 @@ use crate::id::{MeshId, NodeId};
 use crate::isolation::IsolationClass;
 use crate::job::Language;
 use crate::limits::{ADDRESSES_MAX, ADVERTISED_AGENTS_MAX};
+use crate::root;
 
 /// Bytes of a record's body: 64 agents with full descriptions fit; with every other text at its limit too they would
 /// not, and the owner has to say less. Small enough that a page of records holds at least three.
@@ -223,10 +224,8 @@ impl SignedRecord {
             return Err(RecordError::OtherMesh { found: record.mesh });
         }
         record.advertisement.check()?;
-        let foreign = RecordError::ForeignSignature { node: record.node };
-        let key = VerifyingKey::from_bytes(record.node.as_bytes()).map_err(|_| foreign.clone())?;
-        let signature = Signature::from_bytes(&self.signature);
-        key.verify_strict(&signed_bytes(&self.body), &signature).map_err(|_| foreign)?;
+        root::verify(record.node.as_bytes(), &signed_bytes(&self.body), &self.signature)
+            .map_err(|_| RecordError::ForeignSignature { node: record.node })?;
         Ok(VerifiedRecord { record, signed: self })
     }
 

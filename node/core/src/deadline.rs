@@ -18,7 +18,7 @@ use crate::evidence::Evidence;
 use crate::jobs::execution::Execution;
 use crate::jobs::job::Job;
 use crate::limits::{DUE_BATCH, RETAIN_MS};
-use crate::store::{Overlay, Record, Scan, Store, StoreError, Table, scan_prefix};
+use crate::store::{Record, StoreError, Table, scan_prefix};
 use crate::time::NodeTime;
 use crate::turn::Turn;
 use crate::{broker, jobs};
@@ -75,8 +75,8 @@ pub(crate) fn handle_due(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
         turn.tx.delete::<Deadline>(&(at, unique));
         fire(turn, what)?;
     }
-    if let Some(next) = next(turn.tx)? {
-        turn.actions.push(Action::WakeAt(next));
+    if let Some(((at, _), _)) = scan_prefix::<Deadline>(turn.tx, &(), 1)?.first() {
+        turn.actions.push(Action::WakeAt(*at));
     }
     Ok(())
 }
@@ -111,11 +111,4 @@ fn forget<R: Record>(turn: &mut Turn<'_, '_>, key: &R::Key) -> Result<(), StoreE
 /// Sets the reminder to forget something that has ended.
 pub(crate) fn retain(turn: &mut Turn<'_, '_>, what: Deadline) {
     set(turn, turn.now.node.plus_ms(RETAIN_MS), what);
-}
-
-/// When the next reminder is due.
-pub(crate) fn next(tx: &Overlay<'_>) -> Result<Option<NodeTime>, StoreError> {
-    let first = tx.scan(Table::Deadlines, &Scan::prefix(&[], 1))?;
-    let time = |key: &[u8]| key.first_chunk().map(|bytes| NodeTime(u64::from_be_bytes(*bytes)));
-    Ok(first.first().and_then(|(key, _)| time(key)))
 }

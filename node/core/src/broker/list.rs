@@ -160,19 +160,3 @@ pub fn find_flight(store: &dyn Store, text: &str) -> Result<Option<(FlightId, Fl
     found.retain(|(id, _)| id.to_string().ends_with(text));
     Ok(if found.len() == 1 { found.pop() } else { None })
 }
-
-/// The job a full id or the end of one means, among the newest; `None` when none or several do.
-///
-/// # Errors
-/// [`StoreError`].
-pub fn find_job(store: &dyn Store, text: &str) -> Result<Option<(JobId, Job)>, StoreError> {
-    if let Ok(id) = text.parse::<JobId>() {
-        return Ok(get::<Job>(store, &id)?.map(|job| (id, job)));
-    }
-    if text.len() < 4 {
-        return Ok(None);
-    }
-    let mut found = newest::<Job>(store, LIST_MAX)?;
-    found.retain(|(id, _)| id.to_string().ends_with(text));
-    Ok(if found.len() == 1 { found.pop() } else { None })
-}
