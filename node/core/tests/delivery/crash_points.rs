@@ -256,4 +256,6 @@ fn an_event_that_fails_after_taking_leaves_the_parcel_untaken() {
         apply(tx, message(9));
     });
     assert_eq!(pair.ack().mark, mark_before);
+    assert_eq!(pair.deliver(8), [message(1)], "untaken, it comes again");
+    assert!(!pair.is_applied(9));
 }
