@@ -29,7 +29,7 @@ use crate::environment::{MESH_HOME, MESH_TOKEN};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// How long a node may take until its socket answers: it opens its database and probes the sandbox first.
+/// How long a node may take until its socket answers: it opens and checks its database first.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

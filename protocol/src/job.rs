@@ -66,7 +66,7 @@ impl std::str::FromStr for Language {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobLimits {
-    /// Seconds of wall time, start-up included.
+    /// Seconds of wall time, from when the sandbox is ready.
     pub wall_seconds: u32,
     /// Seconds of CPU time of all its processes together.
     pub cpu_seconds: u32,

@@ -11,7 +11,7 @@ pub const CONTROL_FRAME_BYTES_MAX: usize = 64 * 1024;
 /// once more as JSON.
 pub const PARCEL_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes of one request or reply on a question stream (resolve, status, ping).
+/// Bytes of one request or reply on a question stream (revocations, a grant).
 pub const QUESTION_FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of one datagram: a probe. The smallest QUIC datagram every path carries (RFC 9000, section 14).

@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Wall time, start-up included; up to 5m.
+    /// Wall time, from when the sandbox is ready; up to 5m.
     #[arg(long, value_name = "TIME", value_parser = duration::seconds, default_value = "15s")]
     timeout: u64,
     /// CPU time of all its processes together; as `--timeout` when absent.

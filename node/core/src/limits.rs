@@ -66,7 +66,7 @@ const _: () = assert!(RETAINED_MS < SEEN_MS, "what may be sent again is still kn
 /// Runs accepted and not ended, over all agents. One more is answered `busy`, so that a flood cannot grow the queue.
 pub const RUN_QUEUE_MAX: usize = 1_000;
 
-/// Executions accepted and not ended. One more is answered `busy`.
+/// Executions accepted and not ended. One more is refused, as an error that did not run.
 pub const JOB_QUEUE_MAX: usize = 1_000;
 
 /// Bytes reserved in the origin's outbox for the outcome of a run, when it is accepted. A longer reply still fits:

@@ -75,7 +75,7 @@ pub enum Table {
     Receipts = 22,
     /// Asks as their origin knows them, by flight.
     Flights = 30,
-    /// Asks as the node that runs them knows them, by flight.
+    /// Asks as the node that runs them knows them, by origin and flight.
     Runs = 31,
     /// Runs waiting or at work, by time.
     RunQueue = 32,
@@ -85,7 +85,7 @@ pub enum Table {
     OpenFlights = 34,
     /// Jobs as their origin knows them, by job.
     Jobs = 40,
-    /// Jobs as the node that runs them knows them, by job.
+    /// Jobs as the node that runs them knows them, by origin and job.
     Executions = 41,
     /// Jobs that have not ended, by executor and job.
     OpenJobs = 42,

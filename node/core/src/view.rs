@@ -111,7 +111,7 @@ impl View {
         }
     }
 
-    /// `online`, `offline` or `unreachable`: its node's state first, then what its node says of it.
+    /// `online`, `offline`, `unreachable` or `gone`: its node's state first, then what its node says of it.
     #[must_use]
     pub fn reachability(&self, agent: &KnownAgent) -> &'static str {
         match self.members.get(&agent.node).map(|member| member.contact) {

@@ -198,7 +198,7 @@ pub struct StreamSeen {
     pub bytes_seen: u64,
     /// Of those bytes.
     pub raw_sha256: Digest,
-    /// Whether reading stopped before the stream ended.
+    /// Whether more was seen than the executor kept.
     pub truncated: bool,
 }
 
@@ -263,7 +263,7 @@ pub struct Observed {
     /// Of the runtime's binary.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runtime_sha256: Option<Digest>,
-    /// Of the root file system's manifest.
+    /// Of the root file system's whole tree.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rootfs_sha256: Option<Digest>,
     /// Of the sandbox's configuration.
@@ -272,12 +272,12 @@ pub struct Observed {
     /// Limits after clamping; `null` where the sandbox enforces none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub effective_limits: Option<Limits>,
-    /// Which limits the kernel enforces.
+    /// Which limits were really enforced, by whatever means.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_enforcement: Option<LimitEnforcement>,
 }
 
-/// Which limits the kernel enforces.
+/// Which limits were really enforced, by whatever means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one independent answer for each limit")]
 pub struct LimitEnforcement {
