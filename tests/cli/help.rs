@@ -127,7 +127,8 @@ fn run_explains_its_exit_codes() {
       -h, --help                   Print help
 
     Limits:
-          --timeout <TIME>     Wall time, from when the sandbox is ready; up to 5m [default: 15s]
+          --timeout <TIME>     Wall time, from when the sandbox is ready; up to 5m
+                               [default: 15s]
           --cpu <TIME>         CPU time of all its processes together; as
                                `--timeout` when absent
           --memory <MIB>       MiB of memory, temporary files included; up to 1024
