@@ -1,0 +1,3 @@
+//! The commands of the program: each reads its arguments, runs, prints, and says whether every invariant held.
+
+pub(crate) mod outbox;
