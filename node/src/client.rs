@@ -1,17 +1,19 @@
 //! Talks to the node of this machine over its Unix socket: one typed method an operation.
 //!
-//! Every request has its own connection: that is cheap on a Unix socket, and nothing can be in a half-known state
-//! afterwards. Nothing is retried: whoever calls knows whether the request carries an id that makes repeating it safe.
-//! When there is no answer, [`ClientError`] says what was found on the way (no home, no process, a socket that
-//! refuses), not just that connecting failed.
+//! Connections are kept for the next request. Nothing that was sent is sent again: whoever calls knows whether the
+//! request carries an id that makes repeating it safe. When there is no answer, [`ClientError`] says what was found on
+//! the way (no home, no process, a socket that refuses), not just that connecting failed.
 
+mod connections;
 mod error;
 mod exchange;
 mod target;
 
 pub use error::ClientError;
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +32,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::tokens::Token;
 use crate::service::{FlightFilter, MessageFilter};
+use connections::Connections;
 use target::Target;
 
 /// Where a node is, and with which credential to speak to it.
@@ -46,9 +49,16 @@ pub struct Endpoint {
 }
 
 /// A client of one node. Any number of requests may be under way at once.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
     endpoint: Endpoint,
+    connections: Arc<Connections>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.endpoint).finish()
+    }
 }
 
 type Answer<T> = Result<T, ClientError>;
@@ -56,8 +66,8 @@ type Answer<T> = Result<T, ClientError>;
 impl Client {
     /// A client. Nothing is connected yet.
     #[must_use]
-    pub const fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint }
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, connections: Arc::default() }
     }
 
     /// Where it looks for the node.
@@ -95,9 +105,11 @@ impl Client {
         self.post(Target::new("resolve"), request).await
     }
 
-    /// Says something to an agent.
-    pub async fn send(&self, request: &SendRequest) -> Answer<Receipt> {
-        self.post(Target::new("messages"), request).await
+    /// Says something to an agent; answered once the agent's node has it or `wait_seconds` (0 to 300) are over.
+    pub async fn send(&self, request: &SendRequest, wait_seconds: u64) -> Answer<Receipt> {
+        let target = Target::new("messages").parameter("wait_seconds", wait_seconds);
+        let body = serde_json::to_vec(request).map_err(ClientError::Encode)?.into();
+        decode(&self.exchange(Method::POST, target, body, Duration::from_secs(wait_seconds)).await?)
     }
 
     /// Messages recorded there, newest first.
@@ -224,7 +236,7 @@ impl Client {
     }
 
     async fn exchange(&self, method: Method, target: Target, body: Bytes, wait: Duration) -> Answer<Bytes> {
-        exchange::exchange(&self.endpoint, method, target, body, wait).await
+        exchange::exchange(&self.endpoint, &self.connections, (method, target), body, wait).await
     }
 }
 

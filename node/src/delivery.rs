@@ -11,6 +11,7 @@
 //! of a commit, so nothing is acknowledged before it is durable. A peer that sends faster than the disk takes it waits
 //! in the writer's queue, and QUIC's flow control carries that back.
 
+mod acknowledged;
 mod incoming;
 mod outgoing;
 
@@ -20,13 +21,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mesh_node_core::event::{self, Event};
 use mesh_node_core::machine::Machine;
+use mesh_node_core::turn::Place;
 use mesh_protocol::delivery::{ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
+use tokio::sync::watch;
 
 use crate::storage::Database;
 use crate::transport::{Connection, Receiver, Sender};
 use crate::writer::WriterHandle;
 
+use acknowledged::Acknowledged;
 use incoming::Incoming;
 use outgoing::Outgoing;
 
@@ -41,6 +45,7 @@ pub struct Delivery {
     incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
     /// Peers of whom nothing is taken until their next link.
     paused: Mutex<BTreeSet<NodeId>>,
+    acknowledged: Acknowledged,
 }
 
 impl fmt::Debug for Delivery {
@@ -53,8 +58,8 @@ impl Delivery {
     /// No sessions yet. Nothing moves before [`Delivery::attach`].
     #[must_use]
     pub fn new(database: Arc<Database>) -> Arc<Self> {
-        let (outgoing, incoming, paused) = Default::default();
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused })
+        let (outgoing, incoming, paused, acknowledged) = Default::default();
+        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused, acknowledged })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
@@ -116,6 +121,17 @@ impl Delivery {
         if let Some(outgoing) = self.outgoing().get(&peer) {
             outgoing.wake();
         }
+    }
+
+    /// A peer has everything up to this place on its disk.
+    pub fn acknowledged(&self, peer: NodeId, place: Place) {
+        self.acknowledged.note(peer, place);
+    }
+
+    /// What a peer acknowledges from now on.
+    #[must_use]
+    pub fn acknowledgements(&self, peer: NodeId) -> watch::Receiver<Option<Place>> {
+        self.acknowledged.subscribe(peer)
     }
 
     /// Write a frame on our sending stream, if it is still this session's.

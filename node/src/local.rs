@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
 use crate::clock::NodeClock;
+use crate::delivery::Delivery;
 use crate::doorkeeper::Doorkeeper;
 use crate::identity::{Admission, MeshRoot};
 use crate::network::Network;
@@ -55,6 +56,8 @@ pub struct Local {
     pub database: Arc<Database>,
     /// The way to change it.
     pub writer: WriterHandle<Machine>,
+    /// What carries messages to other nodes, for how far they came.
+    pub delivery: Arc<Delivery>,
     /// Time.
     pub clock: Arc<NodeClock>,
     /// The others.
@@ -212,10 +215,11 @@ impl Service for Local {
         asks::resolve(self, &request)
     }
 
-    async fn send(&self, who: &Principal, request: SendRequest) -> Result<Receipt, ApiError> {
+    async fn send(&self, who: &Principal, request: SendRequest, wait: Duration) -> Result<Receipt, ApiError> {
         let bytes = request.body.len();
         match self.command(Command::Send(self.caller(who), request), bytes).await? {
-            Reply::Receipt(receipt) => Ok(receipt),
+            Reply::Receipt(receipt) if wait.is_zero() => Ok(receipt),
+            Reply::Receipt(receipt) => asks::arrived(self, receipt, wait).await,
             _ => Err(mismatch()),
         }
     }

@@ -91,11 +91,12 @@ pub trait Service: Send + Sync + 'static {
         request: ResolveRequest,
     ) -> impl Future<Output = Result<AgentView, ApiError>> + Send;
 
-    /// Records a message and has it delivered. No work is tracked.
+    /// Records a message and has it delivered. No work is tracked. It has ended once the agent's node has it.
     fn send(
         &self,
         who: &Principal,
         request: SendRequest,
+        wait: Duration,
     ) -> impl Future<Output = Result<Receipt, ApiError>> + Send;
 
     /// Messages recorded here.

@@ -94,6 +94,7 @@ impl Perform<Machine> for Surroundings {
             Action::SendFrame(peer, session, frame) => self.delivery.send_frame(peer, session, frame),
             Action::StreamFrom(peer, session, seq) => self.delivery.stream_from(peer, session, seq),
             Action::OutboxGrew(peer) => self.delivery.grew(peer),
+            Action::Acknowledged(peer, place) => self.delivery.acknowledged(peer, place),
             Action::Answer(peer, session, frame) => self.delivery.answer(peer, session, frame),
             Action::Reset(peer, session) => self.delivery.reset(peer, session),
             Action::StartRun { origin, flight, attempt, agent, task, remaining_ms, hops } => {

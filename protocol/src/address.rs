@@ -39,7 +39,9 @@ pub enum AddressError {
     #[error("an address needs a name, as in `@reviewer`")]
     Empty,
     /// A part is too long or has a letter no name has.
-    #[error("`{part}` is not a name: use 1 to {NAME_BYTES_MAX} letters, digits and hyphens")]
+    #[error(
+        "`{part}` is not a name: use 1 to {NAME_BYTES_MAX} letters, digits and hyphens, not a hyphen first"
+    )]
     Name {
         /// The part.
         part: String,

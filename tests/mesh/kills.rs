@@ -61,7 +61,7 @@ async fn work(client: Client, name: String, count: Arc<AtomicUsize>) -> Accepted
             given.asks.push(accepted(|| client.ask(&command)).await);
         } else {
             let request = SendRequest { to, body: text.clone(), request_id };
-            accepted(|| client.send(&request)).await;
+            accepted(|| client.send(&request, 0)).await;
             given.messages.push(text);
         }
         count.fetch_add(1, Ordering::Relaxed);

@@ -68,6 +68,12 @@ fn check(words: &[String], packages: &BTreeSet<String>) -> anyhow::Result<()> {
             if let Some(package) = package {
                 ensure!(packages.contains(*package), "no package {package}");
             }
+            for pair in rest.windows(2).take_while(|pair| pair.first() != Some(&"--")) {
+                if let [option @ ("--example" | "--bench" | "--test"), name] = pair {
+                    let package = package.context("a target without its package")?;
+                    ensure!(has_target(package, option, name)?, "{package} has no {option} {name}");
+                }
+            }
             match rest.iter().position(|word| *word == "--") {
                 Some(at) if package == Some(&"mesh-cli") => {
                     understood(rest.get(at + 1..).unwrap_or_default())
@@ -83,6 +89,23 @@ fn check(words: &[String], packages: &BTreeSet<String>) -> anyhow::Result<()> {
         }
         _ => anyhow::bail!("neither ours nor cargo's"),
     }
+}
+
+/// Whether a package has a target of this kind: a manifest that names it, or a file or folder in its usual place.
+fn has_target(package: &str, option: &str, name: &str) -> anyhow::Result<bool> {
+    let manifests = files()?.into_iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let line = format!("name = \"{package}\"");
+    let manifest = manifests.into_iter().find(|manifest| manifest.text.lines().any(|it| it == line));
+    let manifest = manifest.context("no such package")?;
+    let kind = option.trim_start_matches('-');
+    let head = format!("[[{kind}]]\nname = \"{name}\"");
+    let folder = match kind {
+        "bench" => "benches".to_owned(),
+        kind => format!("{kind}s"),
+    };
+    let place = top().join(manifest.path.trim_end_matches("Cargo.toml")).join(folder);
+    let found = place.join(format!("{name}.rs")).exists() || place.join(name).join("main.rs").exists();
+    Ok(found || manifest.text.contains(&head))
 }
 
 /// Whether the command line has the command of `arguments` and each of its long options: it is asked for its help.
@@ -171,6 +194,9 @@ fn a_command_that_is_not_there_is_noticed() -> anyhow::Result<()> {
     assert!(refused("mesh-cli ask --no-such-option"));
     assert!(refused("cargo run -p mesh-cli -- no-such-command"));
     assert!(refused("cargo test -p no-such-package"));
+    assert!(refused("cargo bench -p mesh-tests --bench no-such-bench"));
+    assert!(!refused("cargo bench -p mesh-tests --bench mesh"));
+    assert!(!refused("cargo run -p mesh-sandbox --example setup"));
     assert!(refused("./no/such/file"));
     assert!(!refused("./tests/run"));
     Ok(())

@@ -59,12 +59,16 @@ pub(crate) struct AskArgs {
 
 /// `send`
 #[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 recorded here (with `--wait`: there too), 3 not there yet, 4 refused.")]
 pub(crate) struct SendArgs {
     /// Whom: `@name`, or `@name.node:atlas` for the one on a certain node.
     pub(crate) to: String,
     /// What to say.
     #[command(flatten)]
     pub(crate) body: BodyArgs,
+    /// How long to wait until the agent's node has it on its disk; it is sent all the same when that takes longer.
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = duration::seconds)]
+    pub(crate) wait: u64,
     /// Your own id: the same id again gives the first receipt again, not a second message.
     #[arg(long, value_name = "ID")]
     pub(crate) request_id: Option<String>,

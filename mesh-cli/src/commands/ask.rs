@@ -55,10 +55,8 @@ pub(crate) async fn ask(invocation: &Invocation, args: AskArgs) -> Result<Exit, 
 /// Says what was accepted, and whether anyone is there to do it.
 fn report(invocation: &Invocation, receipt: &Receipt) {
     invocation.printer.note(&render::receipt::asked(receipt));
-    if let Some(held) = &receipt.held {
-        let node =
-            receipt.target.node.as_ref().map_or_else(|| receipt.target_node.short(), ToString::to_string);
-        invocation.printer.note(&render::receipt::held(held, &node, invocation.wall_ms()));
+    if let Some(held) = render::receipt::held_by(receipt, invocation.wall_ms()) {
+        invocation.printer.note(&held);
     }
 }
 

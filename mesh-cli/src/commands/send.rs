@@ -16,17 +16,16 @@ pub(crate) async fn send(invocation: &Invocation, args: SendArgs) -> Result<Exit
         Err(source) => source.text(BODY_BYTES_MAX).await?,
     };
     let request = SendRequest { to: args.to, body, request_id: args.request_id };
-    let receipt = invocation.client()?.send(&request).await?;
+    let receipt = invocation.client()?.send(&request, args.wait).await?;
     let printer = &invocation.printer;
+    let exit = if args.wait > 0 && receipt.state != "delivered" { Exit::Unavailable } else { Exit::Done };
     if printer.json() {
         printer.answer(&receipt, |_| String::new());
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     printer.note(&render::receipt::sent(&receipt));
-    if let Some(held) = &receipt.held {
-        let node =
-            receipt.target.node.as_ref().map_or_else(|| receipt.target_node.short(), ToString::to_string);
-        printer.note(&render::receipt::held(held, &node, invocation.wall_ms()));
+    if let Some(held) = render::receipt::held_by(&receipt, invocation.wall_ms()) {
+        printer.note(&held);
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }

@@ -20,7 +20,15 @@ pub(crate) fn asked(receipt: &Receipt) -> String {
 /// The line that says a message was accepted.
 pub(crate) fn sent(receipt: &Receipt) -> String {
     let again = if receipt.replayed { ", as before (same request id)" } else { "" };
-    format!("message to {} recorded, ref {}{again}", receipt.target, foreign::line(&receipt.reference))
+    let done = if receipt.state == "delivered" { "delivered" } else { "recorded" };
+    format!("message to {} {done}, ref {}{again}", receipt.target, foreign::line(&receipt.reference))
+}
+
+/// Why what was accepted is held, if it is.
+pub(crate) fn held_by(receipt: &Receipt, now_ms: u64) -> Option<String> {
+    let label =
+        || receipt.target.node.as_ref().map_or_else(|| receipt.target_node.short(), ToString::to_string);
+    receipt.held.as_ref().map(|it| held(it, &label(), now_ms))
 }
 
 /// Why something is held: what is seen, since when, why, what waits with it, and what happens next.

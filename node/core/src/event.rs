@@ -26,6 +26,7 @@ use crate::joining::{RedeemRequest, Redemption};
 use crate::policy::GrantChange;
 use crate::site::AgentSetting;
 use crate::time::NodeTime;
+use crate::turn::Place;
 use crate::view::View;
 
 /// Who gives a command, by the credential they showed.
@@ -228,6 +229,8 @@ pub enum Action {
     StreamFrom(NodeId, u64, u64),
     /// There are new parcels for this peer.
     OutboxGrew(NodeId),
+    /// A peer has everything up to this place on its disk: wake who waits for that.
+    Acknowledged(NodeId, Place),
     /// Answer on the peer's sending stream of this session.
     Answer(NodeId, u64, ToSender),
     /// Close the peer's sending stream of this session: it sent what no sender sends.

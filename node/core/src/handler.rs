@@ -39,6 +39,12 @@ pub trait Handler: Send {
     /// The kind of an event, for counters and for the quarantine: a fixed word, never anything the event carries.
     fn describe(event: &Self::Event) -> &'static str;
 
+    /// Whether the event comes again by itself when a crash forgets what it changed, and everything done because of it
+    /// was right all the same. The writer then does not wait for the disk; the next commit that does keeps it too.
+    fn comes_again(_event: &Self::Event) -> bool {
+        false
+    }
+
     /// Events handled since the last commit were not kept: one failed, or the whole batch was rolled back and may be
     /// run again. Drop what was derived from them.
     fn aborted(&mut self) {}

@@ -83,6 +83,11 @@ impl Handler for Machine {
         Ok(Handled { actions: turn.actions, reply })
     }
 
+    /// An acknowledgement is cumulative, and what it takes out of the outbox the next session finds out anew.
+    fn comes_again(event: &Event) -> bool {
+        matches!(event, Event::Delivery(_, Delivery::Ack { .. }))
+    }
+
     fn describe(event: &Event) -> &'static str {
         match event {
             Event::Started => "started",
@@ -252,6 +257,8 @@ fn begin(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64) -> Result<(), Stor
 fn resumed(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, resume: Resume) -> Result<(), StoreError> {
     match outbox::handle_resume(turn.tx, turn.now, turn.rng, peer, session, resume)? {
         Resumed::Live { gap, send_from, never_arrived, .. } => {
+            let arrived = Place { epoch: resume.epoch, seq: resume.mark };
+            turn.actions.push(Action::Acknowledged(peer, arrived));
             for message in never_arrived {
                 if !flight::never_arrived(turn, message)? {
                     job::never_arrived(turn, message)?;
@@ -281,9 +288,13 @@ fn resumed(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, resume: Resume) 
 }
 
 fn acknowledged(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, ack: Ack) -> Result<(), StoreError> {
-    outbox::handle_ack(turn.tx, turn.now, peer, session, ack)?;
-    // A status that waited behind the acknowledged one has its place now.
-    turn.actions.push(Action::OutboxGrew(peer));
+    let acknowledged = outbox::handle_ack(turn.tx, turn.now, peer, session, ack)?;
+    if !acknowledged.delivered.is_empty() {
+        turn.actions.push(Action::Acknowledged(peer, Place { epoch: ack.epoch, seq: ack.mark }));
+    }
+    if acknowledged.published {
+        turn.actions.push(Action::OutboxGrew(peer));
+    }
     Ok(())
 }
 

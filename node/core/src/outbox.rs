@@ -47,7 +47,7 @@ mod session;
 mod view;
 mod withdraw;
 
-pub use acknowledge::{Delivered, handle_ack};
+pub use acknowledge::{Acknowledged, Delivered, handle_ack};
 pub use garbage::collect_garbage;
 pub use inbox::{Take, ack_for, handle_gap, handle_open, take};
 pub use parcel::{Class, NewParcel, Slot};
@@ -57,7 +57,7 @@ pub use session::{
     OpenError, Resumed, forget_sessions, handle_resume, note_failure, open, session_lost, set_blocked,
     unblock,
 };
-pub use view::{OutboxView, depth, next_parcels};
+pub use view::{Fate, OutboxView, depth, fate, next_parcels};
 pub use withdraw::{Discarded, Due, WithdrawOutcome, discard, due, next_deadline, withdraw};
 
 use serde::{Deserialize, Serialize};

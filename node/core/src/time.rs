@@ -2,7 +2,7 @@
 //!
 //! Two clocks, never mixed. [`NodeTime`] is this node's own count of milliseconds: it counts suspend, goes on over
 //! restarts and never goes back, and every wait, deadline and retry is measured on it. The wall clock is for people
-//! (what a listing shows) and for the dates of certificates and tickets; nothing else compares it, and no decision
+//! (what a listing shows) and for the dates of certificates, tickets and grants; nothing else compares it, and no decision
 //! compares two machines' clocks: deadlines travel as remaining milliseconds.
 
 use serde::{Deserialize, Serialize};

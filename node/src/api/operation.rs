@@ -141,7 +141,7 @@ impl Operation {
             Self::Whoami        => row("whoami",         Get,    "/v1/whoami",              Agents,   NONE),
             Self::Agents        => row("agents",         Get,    "/v1/agents",              Agents,   NONE),
             Self::Resolve       => row("resolve",        Post,   "/v1/resolve",             Agents,   NONE),
-            Self::Send          => row("send",           Post,   "/v1/messages",            Agents,   NONE),
+            Self::Send          => row("send",           Post,   "/v1/messages",            Agents,   WAIT),
             Self::Messages      => row("messages",       Get,    "/v1/messages",            Agents,   MESSAGES),
             Self::Ask           => row("ask",            Post,   "/v1/asks",                Agents,   NONE),
             Self::Flights       => row("flights",        Get,    "/v1/flights",             Agents,   FLIGHTS),

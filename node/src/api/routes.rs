@@ -87,9 +87,10 @@ async fn resolve<S: Service>(
 async fn send<S: Service>(
     State(api): Shared<S>,
     Extension(who): Caller,
+    Wait(wait): Wait,
     Document(request): Document<SendRequest>,
 ) -> Answer<Receipt> {
-    api.answer(NO_WAIT, api.service.send(&who, request)).await.map(Json)
+    api.answer(wait, api.service.send(&who, request, wait)).await.map(Json)
 }
 
 async fn messages<S: Service>(

@@ -1,4 +1,4 @@
-//! One request and its answer over one connection, within the client's time and size limits.
+//! One request and its answer, within the client's time and size limits.
 
 use std::io;
 use std::time::Duration;
@@ -6,14 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
 use mesh_protocol::api::SCHEMA_VERSION;
 use tokio::net::UnixStream;
-use tokio_util::task::AbortOnDropHandle;
 
+use super::connections::{Connection, Connections};
 use super::error::ClientError;
 use super::target::Target;
 use super::{Endpoint, error};
@@ -33,8 +31,8 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Sends a request and gives the body of a successful answer.
 pub(crate) async fn exchange(
     endpoint: &Endpoint,
-    method: Method,
-    target: Target,
+    connections: &Connections,
+    (method, target): (Method, Target),
     body: Bytes,
     wait: Duration,
 ) -> Result<Bytes, ClientError> {
@@ -42,8 +40,8 @@ pub(crate) async fn exchange(
         return Err(ClientError::RequestTooLarge { bytes: body.len() });
     }
     let request = compose(endpoint, method, &target, body)?;
-    let stream = connect(endpoint).await?;
-    let answer = tokio::time::timeout(wait + ANSWER_WITHIN, converse(stream, request)).await;
+    let conversation = converse(endpoint, connections, request);
+    let answer = tokio::time::timeout(wait + ANSWER_WITHIN, conversation).await;
     answer.map_err(|_| ClientError::TimedOut { after: wait + ANSWER_WITHIN })?
 }
 
@@ -75,17 +73,37 @@ async fn connect(endpoint: &Endpoint) -> Result<UnixStream, ClientError> {
     }
 }
 
-async fn converse(stream: UnixStream, request: Request<Full<Bytes>>) -> Result<Bytes, ClientError> {
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ClientError::Broken)?;
-    // Dropped with this future, so a caller that gives up closes the connection too.
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let response = respond(&mut sender, request).await?;
-    let (head, body) = response.into_parts();
+/// Sends the request over a connection that rests, or over a new one, and gives the body of its answer.
+async fn converse(
+    endpoint: &Endpoint,
+    connections: &Connections,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Bytes, ClientError> {
+    while let Some(mut connection) = connections.take() {
+        match connection.send(request).await? {
+            Ok(response) => return read(response, connections, connection).await,
+            Err(unsent) => request = unsent,
+        }
+    }
+    let mut connection = Connection::over(connect(endpoint).await?).await?;
+    match connection.send(request).await? {
+        Ok(response) => read(response, connections, connection).await,
+        Err(_) => Err(error::diagnose(endpoint, io::ErrorKind::ConnectionReset.into())),
+    }
+}
+
+async fn read(
+    response: Response<Incoming>,
+    connections: &Connections,
+    connection: Connection,
+) -> Result<Bytes, ClientError> {
+    let (head, body) = check(response)?.into_parts();
     let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(ClientError::AnswerTooLarge),
         Err(error) => return Err(ClientError::CutShort(error)),
     };
+    connections.keep(connection);
     if head.status.is_success() {
         return Ok(body);
     }
@@ -95,12 +113,8 @@ async fn converse(stream: UnixStream, request: Request<Full<Bytes>>) -> Result<B
     }
 }
 
-/// The answer's head, if it is of a node that speaks our version.
-async fn respond(
-    sender: &mut SendRequest<Full<Bytes>>,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Incoming>, ClientError> {
-    let response = sender.send_request(request).await.map_err(ClientError::Broken)?;
+/// The answer, if it is of a node that speaks our version.
+fn check(response: Response<Incoming>) -> Result<Response<Incoming>, ClientError> {
     let schema = response.headers().get(SCHEMA_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
     if schema == Some(SCHEMA_VERSION) {
         return Ok(response);

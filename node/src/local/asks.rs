@@ -1,11 +1,15 @@
 //! Agents, messages and flights.
 
+use std::time::Duration;
+
 use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::{list, resolve as resolver};
+use mesh_node_core::outbox::{self, Fate};
 use mesh_node_core::time::Now;
+use mesh_node_core::turn::Place;
 use mesh_protocol::address::Name;
-use mesh_protocol::api::ask::{AgentView, FlightView, MessageView, ResolveRequest};
+use mesh_protocol::api::ask::{AgentView, FlightView, MessageView, Receipt, ResolveRequest};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::id::FlightId;
 
@@ -97,4 +101,47 @@ fn view(
     flight: Flight,
 ) -> Result<FlightView, ApiError> {
     list::flight(snapshot, &local.view(), now, id, flight).map_err(|error| storage(&error))
+}
+
+/// The receipt of a message, with what became of the message within this time.
+pub(super) async fn arrived(
+    local: &Local,
+    mut receipt: Receipt,
+    wait: Duration,
+) -> Result<Receipt, ApiError> {
+    let peer = receipt.target_node;
+    if peer != local.me {
+        // Listens before it looks, so no acknowledgement falls in between.
+        let mut acknowledgements = local.delivery.acknowledgements(peer);
+        let looking = async {
+            loop {
+                let Fate::Waiting(place) = fate(local, &receipt)? else { return Ok(()) };
+                let passed = |mark: &Option<Place>| {
+                    mark.is_some_and(|mark| mark.epoch != place.epoch || mark.seq >= place.seq)
+                };
+                // Fails only when the node is stopping.
+                if acknowledgements.wait_for(passed).await.is_err() {
+                    return Ok(());
+                }
+                acknowledgements.mark_unchanged();
+            }
+        };
+        // Too late is no error: the receipt says how it stands.
+        tokio::time::timeout(wait, looking).await.unwrap_or(Ok::<(), ApiError>(()))?;
+        match fate(local, &receipt)? {
+            Fate::Delivered => {}
+            Fate::Waiting(_) => return Ok(receipt),
+            Fate::Gone => {
+                receipt.state = "withdrawn".to_owned();
+                return Ok(receipt);
+            }
+        }
+    }
+    receipt.state = "delivered".to_owned();
+    receipt.held = None;
+    Ok(receipt)
+}
+
+fn fate(local: &Local, receipt: &Receipt) -> Result<Fate, ApiError> {
+    outbox::fate(&local.snapshot()?, receipt.target_node, receipt.message_id).map_err(|error| storage(&error))
 }

@@ -50,6 +50,7 @@ impl Surface {
             home: home.root().to_owned(),
             database: Arc::clone(&start.database),
             writer: durable.writer.clone(),
+            delivery: Arc::clone(&durable.delivery),
             clock: Arc::clone(&start.clock),
             network: reach.network.clone(),
             agents: Arc::clone(&durable.agents),

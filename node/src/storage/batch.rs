@@ -8,7 +8,7 @@
 use std::fmt;
 
 use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
-use redb::{ReadableTable, WriteTransaction};
+use redb::{Durability, ReadableTable, WriteTransaction};
 
 use super::schema::{COMMITS, META};
 use super::{DatabaseError, failed, rows};
@@ -61,6 +61,20 @@ impl Batch {
     /// [`DatabaseError::Transaction`]: the batch may or may not have been kept, and the database takes no more until it
     /// is opened again.
     pub fn commit(self) -> Result<(), DatabaseError> {
+        self.finish()
+    }
+
+    /// Makes the batch visible at once and durable with the next [`Self::commit`] after it. A crash before that forgets
+    /// it: only for what comes again by itself.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Transaction`], as [`Self::commit`].
+    pub fn commit_without_waiting(mut self) -> Result<(), DatabaseError> {
+        self.transaction.set_durability(Durability::None).map_err(failed)?;
+        self.finish()
+    }
+
+    fn finish(self) -> Result<(), DatabaseError> {
         self.transaction.open_table(META).map_err(failed)?.insert(COMMITS, self.number).map_err(failed)?;
         self.transaction.commit().map_err(failed)
     }

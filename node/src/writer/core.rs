@@ -14,7 +14,7 @@ use std::slice;
 use std::sync::Arc;
 
 use mesh_node_core::handler::{Handled, Handler};
-use mesh_node_core::store::{Overlay, StoreError};
+use mesh_node_core::store::{Change, Overlay, StoreError};
 use mesh_node_core::time::Now;
 use rand::Rng;
 
@@ -200,62 +200,75 @@ impl<H: Handler> WriterCore<H> {
         Err(error)
     }
 
-    /// One transaction for all events. Only a commit leaves anything behind.
+    /// One transaction for all events. Only a commit leaves anything behind. What the events wrote is put together in
+    /// memory first, so that a row many of them write is written once.
     fn attempt(&mut self, events: &[Queued<H>]) -> Result<Vec<Outcome<H>>, Aborted<H>> {
         let now = self.clock.now();
-        let mut batch = self.database.begin()?;
+        let batch = self.database.begin()?;
+        let mut written = Overlay::new(&batch);
         let mut outcomes = Vec::with_capacity(events.len());
         for queued in events {
-            let handled = catch_unwind(AssertUnwindSafe(|| self.handle(&mut batch, now, &queued.event)));
+            let handled = catch_unwind(AssertUnwindSafe(|| self.handle(&mut written, now, &queued.event)));
             outcomes.push(handled.map_err(|_| Aborted::Panic)??);
         }
+        let changes = written.into_changes();
+        let wait = !events.iter().all(|queued| H::comes_again(&queued.event));
         let number = batch.number();
-        match self.commit(batch) {
+        match self.commit(batch, changes, wait) {
             Ok(()) => Ok(outcomes),
             Err(error) => Err(Aborted::Unknown { number, outcomes, error }),
         }
     }
 
     /// One event over what the batch has so far. An error is the database's; a row that is not readable is an outcome.
-    fn handle(&mut self, batch: &mut Batch, now: Now, event: &H::Event) -> Result<Outcome<H>, StoreError> {
-        let mut tx = Overlay::new(batch);
+    fn handle(
+        &mut self,
+        written: &mut Overlay<'_>,
+        now: Now,
+        event: &H::Event,
+    ) -> Result<Outcome<H>, StoreError> {
+        let mut tx = Overlay::new(written);
         let error = match self.handler.handle(&mut tx, now, &mut *self.rng, event) {
             Ok(handled) => {
                 let changes = tx.into_changes();
-                batch.apply(changes)?;
+                written.write_raw(changes);
                 return Ok(Outcome::Handled(handled));
             }
             Err(error @ StoreError::Backend(_)) => return Err(error),
             Err(error) => error,
         };
         self.handler.aborted();
-        let mut tx = Overlay::new(batch);
+        let mut tx = Overlay::new(written);
         quarantine::record(&mut tx, now, H::describe(event), Cause::Unreadable)?;
         let changes = tx.into_changes();
-        batch.apply(changes)?;
+        written.write_raw(changes);
         Ok(Outcome::Unreadable(error))
     }
 
-    fn commit(&self, mut batch: Batch) -> Result<(), StoreError> {
+    fn commit(&self, mut batch: Batch, changes: Vec<Change>, wait: bool) -> Result<(), StoreError> {
         let mut tx = Overlay::new(&batch);
+        tx.write_raw(changes);
         tx.put(&ClockRow::key(), &self.clock.row());
         let changes = tx.into_changes();
         batch.apply(changes)?;
-        batch.commit()?;
+        if wait {
+            batch.commit()?
+        } else {
+            batch.commit_without_waiting()?
+        }
         Counters::add(&self.counters.commits, 1);
         Ok(())
     }
 
     fn quarantine(&self, events: &[Queued<H>]) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let mut batch = self.database.begin()?;
+        let batch = self.database.begin()?;
         let mut tx = Overlay::new(&batch);
         for queued in events {
             quarantine::record(&mut tx, now, H::describe(&queued.event), Cause::Panic)?;
         }
         let changes = tx.into_changes();
-        batch.apply(changes)?;
-        self.commit(batch)
+        self.commit(batch, changes, true)
     }
 
     fn report_quarantined(&mut self, events: Vec<Queued<H>>) {
@@ -268,7 +281,7 @@ impl<H: Handler> WriterCore<H> {
         }
     }
 
-    /// The batch is durable: actions first, in order, then the replies.
+    /// The batch is durable, or will come again: actions first, in order, then the replies.
     fn deliver(&mut self, batch: Vec<Queued<H>>, outcomes: Vec<Outcome<H>>) {
         let mut replies = Vec::with_capacity(batch.len());
         for (queued, outcome) in batch.into_iter().zip(outcomes) {

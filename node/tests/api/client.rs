@@ -90,7 +90,7 @@ async fn a_text_that_is_no_token_is_refused_without_being_repeated() {
 async fn a_request_too_large_is_not_sent() {
     let world = World::new();
     let send = SendRequest { to: "@a".into(), body: "x".repeat(BODY_BYTES_MAX), request_id: None };
-    let error = world.client().send(&send).await.unwrap_err();
+    let error = world.client().send(&send, 0).await.unwrap_err();
     assert!(matches!(error, ClientError::RequestTooLarge { .. }), "{error}");
     assert_eq!(world.service.calls(), Vec::<String>::new());
 }
@@ -125,4 +125,49 @@ async fn a_node_of_another_version_is_told_from_a_broken_one() {
     assert!(matches!(cut, ClientError::CutShort(_)), "{cut}");
     let none = said_about("").await;
     assert!(matches!(none, ClientError::Broken(_)), "{none}");
+}
+
+#[tokio::test]
+async fn one_connection_serves_request_after_request() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(home.path().join("api.sock")).unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for _ in 0..3 {
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            let answer = b"HTTP/1.1 200 OK\r\nmesh-schema: 1\r\ncontent-length: 2\r\n\r\n[]";
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    let client = client(home.path());
+    for _ in 0..3 {
+        assert_eq!(client.agents().await.unwrap(), []);
+    }
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_the_node_has_closed_is_replaced_and_nothing_is_sent_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(home.path().join("api.sock")).unwrap();
+    let server = tokio::spawn(async move {
+        let mut requests = 0;
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            requests += 1;
+            let answer = b"HTTP/1.1 200 OK\r\nmesh-schema: 1\r\ncontent-length: 2\r\n\r\n[]";
+            stream.write_all(answer).await.unwrap();
+        }
+        requests
+    });
+    let client = client(home.path());
+    for _ in 0..2 {
+        assert_eq!(client.agents().await.unwrap(), []);
+        // The node's end is closed before the next request; the client may have noticed or not.
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.await.unwrap(), 2);
 }

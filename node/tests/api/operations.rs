@@ -37,7 +37,7 @@ async fn asks_and_messages_go_there_and_come_back() {
     let to = || "@reviewer".to_owned();
     assert_eq!(client.resolve(&ResolveRequest { to: to() }).await.unwrap(), scripted::agent("@reviewer"));
     let send = SendRequest { to: to(), body: "hello".into(), request_id: None };
-    assert_eq!(client.send(&send).await.unwrap(), scripted::receipt(None));
+    assert_eq!(client.send(&send, 3).await.unwrap(), scripted::receipt(None));
     let of = MessageFilter { conversation: Some(conversation), agent: Some("reviewer".parse().unwrap()) };
     assert_eq!(client.messages(&of, 7).await.unwrap(), []);
     let ask = AskCommand { to: to(), task: "look".into(), request_id: None, deadline_seconds: None };
@@ -54,7 +54,7 @@ async fn asks_and_messages_go_there_and_come_back() {
         "whoami operator".to_owned(),
         "agents operator".to_owned(),
         "resolve operator @reviewer".to_owned(),
-        "send operator @reviewer hello".to_owned(),
+        "send operator @reviewer hello 3".to_owned(),
         format!("messages operator Some(\"{conversation}\") Some(\"reviewer\") 7"),
         "ask operator @reviewer look".to_owned(),
         "flights operator Some(Waiting) 500".to_owned(),

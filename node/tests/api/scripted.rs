@@ -226,8 +226,8 @@ impl Service for Scripted {
         Ok(agent(&request.to))
     }
 
-    async fn send(&self, who: &Principal, request: SendRequest) -> Result<Receipt, ApiError> {
-        self.note("send", who, format!("{} {}", request.to, request.body));
+    async fn send(&self, who: &Principal, request: SendRequest, wait: Duration) -> Result<Receipt, ApiError> {
+        self.note("send", who, format!("{} {} {}", request.to, request.body, wait.as_secs()));
         Ok(receipt(None))
     }
 

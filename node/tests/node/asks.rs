@@ -1,7 +1,7 @@
 //! Asks across whole nodes.
 
 use mesh_node::service::MessageFilter;
-use mesh_protocol::api::ask::{AskCommand, FlightView};
+use mesh_protocol::api::ask::{AskCommand, FlightView, SendRequest};
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
 use mesh_protocol::policy::Trust;
 
@@ -54,6 +54,31 @@ async fn an_ask_to_a_stopped_node_is_held_and_answered_once_it_is_back() {
     assert_eq!(flight.outcome, reply("later"));
     nova.stop().await;
     assert_eq!(std::fs::read_to_string(log).unwrap(), "run\n", "it ran once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_message_learns_that_it_arrived_or_that_it_did_not_yet() {
+    let root = tempfile::tempdir().unwrap();
+    let atlas = Node::found(root.path(), "atlas", "", Trust::Mine).await;
+    let nova = atlas.join(root.path(), "nova", ECHO, Trust::Mine).await;
+    atlas.sees("nova", "alive").await;
+    let say =
+        |body: &str| SendRequest { to: "@echo".into(), body: body.into(), request_id: Some(body.into()) };
+    assert_eq!(atlas.client.send(&say("at-once"), 0).await.unwrap().state, "accepted");
+    assert_eq!(atlas.client.send(&say("there"), 20).await.unwrap().state, "delivered");
+    assert_eq!(nova.client.messages(&MessageFilter::default(), 1).await.unwrap()[0].body, "there");
+
+    let home = nova.stop().await;
+    atlas.sees("nova", "unreachable").await;
+    let held = atlas.client.send(&say("later"), 1).await.unwrap();
+    assert_eq!((held.state.as_str(), held.held.map(|held| held.queued)), ("accepted", Some(1)));
+    let waiting = tokio::spawn({
+        let (client, later) = (atlas.client.clone(), say("later"));
+        async move { client.send(&later, 20).await.unwrap() }
+    });
+    let _nova = Node::start(home).await;
+    let receipt = waiting.await.unwrap();
+    assert_eq!((receipt.state.as_str(), receipt.replayed, receipt.held), ("delivered", true, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,7 +70,7 @@ impl Layout {
     }
 }
 
-/// Whether the process is in any v1 tree with a controller this crate uses.
+/// Whether the process is in the v1 tree of the memory controller: the one this crate cannot do without.
 pub(super) fn has_v1_controllers(own_cgroup: &str) -> bool {
     own_cgroup
         .lines()

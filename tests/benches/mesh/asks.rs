@@ -30,7 +30,7 @@ const ANSWER_SECONDS: u64 = 60;
 
 /// Asks and waits for the answer, again and again.
 pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, root: &Path) -> anyhow::Result<()> {
-    let mut floor = Commits::new(root)?;
+    let mut floor = Commits::new(&root.join("asks.redb"))?;
     let (mut times, mut commits, mut processes, mut round_trips) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ASKS {
         times.push(ask(mesh).await?);

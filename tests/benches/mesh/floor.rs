@@ -53,8 +53,8 @@ pub(crate) struct Commits {
 
 impl Commits {
     /// An empty database.
-    pub(crate) fn new(dir: &Path) -> anyhow::Result<Self> {
-        Ok(Self { database: Database::create_file(&dir.join("floor.redb"))?, next: 0 })
+    pub(crate) fn new(file: &Path) -> anyhow::Result<Self> {
+        Ok(Self { database: Database::create_file(file)?, next: 0 })
     }
 
     /// How long one commit of one row of a message's size takes.

@@ -18,6 +18,7 @@ mod floor;
 mod jobs;
 mod mesh;
 mod messages;
+mod nats;
 mod report;
 mod resident;
 
@@ -27,7 +28,7 @@ use mesh::Mesh;
 use report::Report;
 
 /// Messages under way at once, for which the rate is measured.
-const IN_FLIGHT: [usize; 3] = [1, 64, 256];
+const IN_FLIGHT: [usize; 2] = [64, 128];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -42,8 +43,10 @@ async fn main() -> anyhow::Result<()> {
     let mut mesh = Mesh::found(root.path()).await.context("a mesh of two processes")?;
     resident::measure(&mut report, &mut mesh).await?;
     floor::fdatasync(&mut report, root.path())?;
+    messages::alone(&mut report, &mesh, root.path()).await?;
     for in_flight in IN_FLIGHT {
-        messages::measure(&mut report, &mesh, in_flight).await?;
+        let ours = messages::measure(&mut report, &mesh, in_flight).await?;
+        nats::compare(&mut report, root.path(), in_flight, &ours).await?;
     }
     asks::measure(&mut report, &mesh, root.path()).await?;
     jobs::measure(&mut report, &mesh, root.path()).await?;

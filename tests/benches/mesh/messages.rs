@@ -1,106 +1,91 @@
-//! Durable messages: from the request at one node until that node knows that the other has it on its disk.
+//! Durable messages: from the request at one node until it answers that the other has the message on its disk.
 //!
-//! A message is accepted with a commit at `atlas`, sent, applied with a commit at `nova`, and acknowledged; then it
-//! leaves the outbox, whose count is what is looked at. So a time includes two HTTP exchanges on the Unix socket (the
-//! request, and the look that found it gone) and at most one pause between looks. With many under way, which of them
-//! was acknowledged is known by order: an outbox acknowledges from its front.
+//! one HTTP request on the Unix socket that waits for all of it. What it should be compared with is taken in the same
+//! run: one commit and one round trip of the link for a message alone, and [`crate::nats`] for many.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use mesh_node::client::{Client, ClientError};
+use anyhow::ensure;
+use mesh_node::client::Client;
 use mesh_protocol::api::ask::SendRequest;
-use mesh_protocol::api::error::ErrorKind;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::floor::Commits;
 use crate::mesh::Mesh;
-use crate::report::Report;
+use crate::report::{Report, percentile};
 
 /// Bytes of a message's text.
 pub(crate) const BODY_BYTES: usize = 1_024;
 
-/// How long messages are sent.
-const MEASURE_FOR: Duration = Duration::from_secs(5);
+pub(crate) const MEASURE_FOR: Duration = Duration::from_secs(5);
 
-/// The pause between looks, and before a request that found the API full is made again.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// How long one may take, seconds.
+const WITHIN_SECONDS: u64 = 60;
 
-/// A message that was accepted: when its request began, and its place among those under way.
-type Accepted = (Instant, OwnedSemaphorePermit);
+/// Messages sent alone.
+const ALONE: usize = 500;
+
+/// What was measured: how long each took, and the whole.
+pub(crate) struct Rate {
+    pub(crate) times: Vec<Duration>,
+    pub(crate) took: Duration,
+}
+
+impl Rate {
+    pub(crate) fn per_second(&self) -> f64 {
+        u32::try_from(self.times.len()).map_or(f64::INFINITY, f64::from) / self.took.as_secs_f64()
+    }
+}
 
 /// Keeps this many messages under way for a while.
-pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, in_flight: usize) -> anyhow::Result<()> {
-    let (accepted, arrivals) = mpsc::channel(in_flight);
+pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, in_flight: usize) -> anyhow::Result<Rate> {
     let begun = Instant::now();
-    let sending = tokio::spawn(send_all(mesh.atlas.client.clone(), in_flight, accepted));
-    let times = watch(&mesh.atlas.client, arrivals).await?;
-    let took = begun.elapsed();
-    sending.await??;
-    report.rated(
-        format!("send 1 KiB, durable at both, acknowledged: {in_flight} at once"),
-        &times,
-        Some(took),
-    )
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..in_flight {
+        callers.spawn(send_until(mesh.atlas.client.clone(), begun + MEASURE_FOR));
+    }
+    let mut times = Vec::new();
+    while let Some(of_one) = callers.join_next().await {
+        times.extend(of_one??);
+    }
+    let rate = Rate { times, took: begun.elapsed() };
+    report.rated(name(in_flight), &rate.times, Some(rate.took))?;
+    Ok(rate)
 }
 
-async fn send_all(client: Client, in_flight: usize, accepted: mpsc::Sender<Accepted>) -> anyhow::Result<()> {
-    let room = Arc::new(Semaphore::new(in_flight));
-    let mut requests = tokio::task::JoinSet::new();
-    let end = Instant::now() + MEASURE_FOR;
+/// One message after another, each beside what it cannot do without: a commit, and a way there and back.
+pub(crate) async fn alone(report: &mut Report, mesh: &Mesh, root: &Path) -> anyhow::Result<()> {
+    let mut floor = Commits::new(&root.join("alone.redb"))?;
+    let (mut times, mut commits, mut round_trips) = (vec![], vec![], vec![]);
+    for _ in 0..ALONE {
+        times.push(send(&mesh.atlas.client).await?);
+        commits.push(tokio::task::block_in_place(|| floor.one())?);
+        let peers = mesh.atlas.client.status().await?.peers;
+        round_trips.extend(peers.iter().filter_map(|peer| peer.rtt_us).map(Duration::from_micros));
+    }
+    report.times("floor: one commit of a 1 KiB row", &commits)?;
+    report.times("floor: round trip of the link, as QUIC estimates it", &round_trips)?;
+    report.times(name(1), &times)?;
+    let [measured, commit, round_trip] = [&times, &commits, &round_trips].map(|times| percentile(times, 50));
+    report.ratio("send, 1 at once / (1 commit + 1 round trip)", measured, commit + round_trip)
+}
+
+fn name(in_flight: usize) -> String {
+    format!("send 1 KiB, durable at both, acknowledged: {in_flight} at once")
+}
+
+async fn send_until(client: Client, end: Instant) -> anyhow::Result<Vec<Duration>> {
+    let mut times = Vec::new();
     while Instant::now() < end {
-        let place = Arc::clone(&room).acquire_owned().await?;
-        let (client, accepted) = (client.clone(), accepted.clone());
-        requests.spawn(async move {
-            let started = Instant::now();
-            send(&client).await?;
-            accepted.send((started, place)).await.context("somebody watches")
-        });
-        while let Some(done) = requests.try_join_next() {
-            done??;
-        }
+        times.push(send(&client).await?);
     }
-    while let Some(done) = requests.join_next().await {
-        done??;
-    }
-    Ok(())
+    Ok(times)
 }
 
-/// Sends one message. A node takes a bounded number of requests at once; one more is made again.
-async fn send(client: &Client) -> anyhow::Result<()> {
+async fn send(client: &Client) -> anyhow::Result<Duration> {
     let request = SendRequest { to: "@echo".to_owned(), body: "x".repeat(BODY_BYTES), request_id: None };
-    loop {
-        match client.send(&request).await {
-            Err(ClientError::Refused(error)) if error.kind == ErrorKind::Busy => {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-            answer => return Ok(answer.map(drop)?),
-        }
-    }
-}
-
-/// Looks at the outbox until all that was accepted is acknowledged; how long each message took.
-async fn watch(client: &Client, mut arrivals: mpsc::Receiver<Accepted>) -> anyhow::Result<Vec<Duration>> {
-    let (mut waiting, mut times) = (VecDeque::new(), Vec::new());
-    loop {
-        if waiting.is_empty() {
-            match arrivals.recv().await {
-                Some(message) => waiting.push_back(message),
-                None => return Ok(times),
-            }
-        }
-        while let Ok(message) = arrivals.try_recv() {
-            waiting.push_back(message);
-        }
-        // What was accepted before the look and is not in the outbox then, is acknowledged. Messages whose request is
-        // still under way may be counted too: that errs to the long side.
-        let outboxes = client.outboxes().await?;
-        let unacknowledged = usize::try_from(outboxes.iter().map(|peer| peer.outbox.count).sum::<u64>())?;
-        let now = Instant::now();
-        while waiting.len() > unacknowledged {
-            times.extend(waiting.pop_front().map(|(started, _place)| now - started));
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
+    let started = Instant::now();
+    let receipt = client.send(&request, WITHIN_SECONDS).await?;
+    ensure!(receipt.state == "delivered", "a message was not delivered in time: {}", receipt.state);
+    Ok(started.elapsed())
 }

@@ -110,6 +110,11 @@ impl Report {
         self.add(name.into(), Value::Ratio(measured.as_secs_f64() / floor.as_secs_f64()))
     }
 
+    /// Adds how many times as fast this was as something else.
+    pub(crate) fn factor(&mut self, name: impl Into<String>, factor: f64) -> anyhow::Result<()> {
+        self.add(name.into(), Value::Ratio(factor))
+    }
+
     /// Adds a size in bytes.
     pub(crate) fn bytes(&mut self, name: impl Into<String>, bytes: u64) -> anyhow::Result<()> {
         self.add(name.into(), Value::Bytes(bytes))

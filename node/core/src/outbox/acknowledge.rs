@@ -18,6 +18,15 @@ pub struct Delivered {
     pub withdrawn: bool,
 }
 
+/// What an acknowledgement came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Acknowledged {
+    /// What has arrived by it.
+    pub delivered: Vec<Delivered>,
+    /// Whether a status that waited behind an acknowledged one has a place now, and is to be sent.
+    pub published: bool,
+}
+
 /// A cumulative acknowledgement. One of another session or epoch, or of parcels never offered, changes nothing.
 ///
 /// # Errors
@@ -28,15 +37,17 @@ pub fn handle_ack(
     peer: NodeId,
     session: u64,
     ack: Ack,
-) -> Result<Vec<Delivered>, StoreError> {
-    let Some(mut outbox) = Outbox::load(tx, peer)? else { return Ok(Vec::new()) };
+) -> Result<Acknowledged, StoreError> {
+    let Some(mut outbox) = Outbox::load(tx, peer)? else { return Ok(Acknowledged::default()) };
     let head = &outbox.head;
     if head.session != Session::Live(session) || head.epoch != ack.epoch || ack.mark > head.offered {
-        return Ok(Vec::new());
+        return Ok(Acknowledged::default());
     }
+    let next = head.next;
     let delivered = outbox.settle(now, ack.mark)?;
+    let published = outbox.head.next > next;
     outbox.save();
-    Ok(delivered)
+    Ok(Acknowledged { delivered, published })
 }
 
 impl Outbox<'_, '_> {

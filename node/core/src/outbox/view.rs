@@ -1,14 +1,15 @@
 //! The outbox as others read it, from a committed snapshot: what to send next, and how it stands.
 
 use mesh_protocol::delivery::{Epoch, Parcel};
-use mesh_protocol::id::NodeId;
+use mesh_protocol::id::{MessageId, NodeId};
 
 use super::BlockReason;
 use super::head::{Head, Session};
-use super::parcel::StoredParcel;
+use super::parcel::{self, State, StoredParcel};
 use crate::limits::SEND_PAGE_ROWS;
 use crate::store::{Store, StoreError, get, scan_from};
 use crate::time::Now;
+use crate::turn::Place;
 
 /// How the outbox for a peer stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,34 @@ pub fn depth(store: &dyn Store, now: Now, peer: NodeId) -> Result<Option<OutboxV
         blocked: head.blocked,
         live: matches!(head.session, Session::Live(_)),
     }))
+}
+
+/// What has become of a message that was put in the outbox for a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits, in this place, for an acknowledgement.
+    Waiting(Place),
+    /// The peer has it on its disk.
+    Delivered,
+    /// It was withdrawn or thrown away, or is so old that it is not remembered.
+    Gone,
+}
+
+/// What has become of a message for a peer.
+///
+/// # Errors
+/// [`StoreError`] when the state could not be read.
+pub fn fate(store: &dyn Store, peer: NodeId, message: MessageId) -> Result<Fate, StoreError> {
+    let Some(head) = get::<Head>(store, &peer)? else { return Ok(Fate::Gone) };
+    let Some(parcel::Place { seq }) = get::<parcel::Place>(store, &(peer, message))? else {
+        return Ok(Fate::Gone);
+    };
+    let wanted = get::<StoredParcel>(store, &(peer, seq))?.is_some_and(|it| it.state != State::Tombstone);
+    Ok(match wanted {
+        false => Fate::Gone,
+        true if seq <= head.acked => Fate::Delivered,
+        true => Fate::Waiting(Place { epoch: head.epoch, seq }),
+    })
 }
 
 /// The parcels from a sequence on that may be sent in this session: at most `max_count`, and no more once their bodies

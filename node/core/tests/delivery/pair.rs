@@ -141,7 +141,8 @@ impl Pair {
     }
 
     pub(crate) fn handle_ack(&mut self, session: u64, ack: Ack) -> Vec<Delivered> {
-        self.sender.commit(|tx, now, _| outbox::handle_ack(tx, now, RECEIVER, session, ack).unwrap())
+        self.sender
+            .commit(|tx, now, _| outbox::handle_ack(tx, now, RECEIVER, session, ack).unwrap().delivered)
     }
 
     /// A whole session: connects, sends everything, settles it. Returns what was delivered.

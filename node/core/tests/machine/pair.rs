@@ -164,6 +164,7 @@ impl Pair {
                 self.event(peer, Event::Delivery(me, delivery));
             }
             Action::StreamFrom(..) | Action::OutboxGrew(_) if self.linked => self.stream(n),
+            Action::Acknowledged(..) => {}
             other => self.nodes[n].todo.push(other),
         }
     }

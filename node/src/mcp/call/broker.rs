@@ -52,7 +52,7 @@ impl Call<'_> {
     pub(super) async fn send(&self, Send { to, body, request_id }: Send) -> Answer {
         let request_id = arguments::request_id(request_id)?;
         let request = SendRequest { to, body, request_id: Some(request_id.clone()) };
-        let sent = self.unless_stopped(self.client.send(&request)).await;
+        let sent = self.unless_stopped(self.client.send(&request, 0)).await;
         report(SendReport::from(sent.map_err(|error| repeatable(error, &request_id))?))
     }
 
