@@ -182,6 +182,12 @@ impl Disk {
         self.lock().full = full;
     }
 
+    /// Whether it is full since [`Self::set_full`].
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lock().full
+    }
+
     /// A control, not a fault that anything could survive: syncs succeed and make nothing durable.
     pub fn lie_about_sync(&self, lies: bool) {
         self.lock().lies = lies;

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod crash;
 pub mod disk;
 pub mod outbox;
 mod trace;
