@@ -17,15 +17,18 @@ mod campaign;
 mod clock;
 mod commands;
 mod failures;
+mod healing;
 mod judge;
 mod link;
 mod plan;
 mod point;
 mod row;
+mod sessions;
 mod side;
 mod truth;
 mod work;
 mod world;
+mod writing;
 
 pub use campaign::{Campaign, Failure, Report, run};
 pub use judge::Violation;

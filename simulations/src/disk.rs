@@ -222,6 +222,12 @@ impl Disk {
         state.fail_at = None;
     }
 
+    /// Whether a power cut would change nothing.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.lock().pending.is_empty()
+    }
+
     /// What the machine would read now, as a backup takes it.
     #[must_use]
     pub fn image(&self) -> Image {

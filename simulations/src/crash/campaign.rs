@@ -149,11 +149,8 @@ fn part(
             report.accepted += outcome.work.0;
             report.completed += outcome.work.1;
             outcome.rows.iter().for_each(|row| *report.rows.entry(*row).or_insert(0) += 1);
-            let failed = |violation: &Violation| Failure {
-                seed: *seed,
-                point: Some(*point),
-                violation: *violation,
-            };
+            let failed =
+                |violation: &Violation| Failure { seed: *seed, point: Some(*point), violation: *violation };
             report.failures.extend(outcome.violations.first().map(failed));
         }
     }

@@ -1,5 +1,6 @@
 //! What callers and operators want of a side, and how they hear of it.
 
+use ed25519_dalek::SigningKey;
 use mesh_node::writer::SubmitError;
 use mesh_node_core::event::{Caller, Command, Event, Reply};
 use mesh_protocol::api::ask::{AskCommand, SendRequest};
@@ -8,7 +9,6 @@ use mesh_protocol::id::MeshId;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobSpec, Language};
 use mesh_protocol::revocation::{Revocation, RevocationKey, RevocationList};
-use ed25519_dalek::SigningKey;
 
 use super::point::SideIndex;
 use super::row::Row;

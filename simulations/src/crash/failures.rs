@@ -1,12 +1,14 @@
 //! Machines that stop, disks that fail, and backups put back.
 
+use mesh_node::limits::RECOVERY_TRIES_MAX;
 use rand::RngExt;
 
 use super::judge::Violation;
 use super::point::{At, SideIndex};
 use super::row::Row;
 use super::side::{Acked, Contents};
-use super::world::{About, World, at, gives_up};
+use super::world::{World, at};
+use super::writing::About;
 
 impl World {
     /// Sets the point of this run, if it is this side's and still ahead.
@@ -100,7 +102,11 @@ impl World {
         } else if found != Contents::read(acked.image)? {
             self.violations.insert(Violation::ChangedRows);
         }
-        self.side_mut(side).acked = Acked { commits: found.commits, image };
+        // Without a power cut a commit may be there that the disk would still forget: nobody was told of it yet, and
+        // whatever is said next is said after a sync.
+        if self.side(side).disk.is_settled() {
+            self.side_mut(side).acked = Acked { commits: found.commits, image };
+        }
         Ok(())
     }
 
@@ -139,7 +145,7 @@ impl World {
         }
         self.hear(side);
         let Some(running) = self.running(side) else { return Ok(()) };
-        if !gives_up(running.tries) {
+        if running.tries < RECOVERY_TRIES_MAX {
             return Ok(());
         }
         // The writer ends, and the node with it; somebody starts it again.

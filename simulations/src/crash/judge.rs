@@ -111,12 +111,7 @@ pub(super) fn judge(world: &mut World, rests: bool) -> anyhow::Result<()> {
     note_rows(world, &end)
 }
 
-fn verdict(
-    truth: &Truth,
-    end: &End,
-    request: &Request,
-    given: Given,
-) -> anyhow::Result<Option<Violation>> {
+fn verdict(truth: &Truth, end: &End, request: &Request, given: Given) -> anyhow::Result<Option<Violation>> {
     match given {
         Given::Message(message) => message_lost(truth, end, request.side, message),
         Given::Flight(flight) => flight_verdict(truth, end, request.side, flight),
@@ -141,6 +136,17 @@ fn message_lost(
     Ok((owed && !arrived && !in_gap).then_some(Violation::SilentLoss))
 }
 
+/// Whether a side could know what its peer did when it decided. A record that something late was added to does not say
+/// any more when that was: it counts as decided at the beginning of time. What a disk that went back undid, its node does not know
+/// any more; and a node whose own disk went back does not know that before it met its peer.
+fn knows(truth: &Truth, end: &End, side: SideIndex, wall_ms: u64) -> bool {
+    let mut found = end.reports(side).iter().filter(|report| report.kind == ReportKind::SenderRolledBack);
+    match truth.restored {
+        None => true,
+        Some(restored) => restored == side && found.all(|report| wall_ms > report.wall_ms),
+    }
+}
+
 fn flight_verdict(
     truth: &Truth,
     end: &End,
@@ -148,8 +154,7 @@ fn flight_verdict(
     id: FlightId,
 ) -> anyhow::Result<Option<Violation>> {
     let Some(flight) = get::<Flight>(end.rows(side), &id)? else { return Ok(Some(Violation::ForgottenWork)) };
-    // What a disk that went back undid, its node does not know any more: it says so in good faith.
-    let known = truth.restored != Some(1 - side);
+    let known = knows(truth, end, side, flight.late.as_ref().map_or(flight.updated_wall_ms, |_| 0));
     let said = |outcome: &FlightOutcome| match outcome {
         FlightOutcome::Completed { reply } => *reply == Truth::reply(id) && truth.answered.contains(&id),
         FlightOutcome::Failed { may_have_run, .. } | FlightOutcome::Cancelled { may_have_run } => {
@@ -162,7 +167,7 @@ fn flight_verdict(
 
 fn job_verdict(truth: &Truth, end: &End, side: SideIndex, id: JobId) -> anyhow::Result<Option<Violation>> {
     let Some(job) = get::<Job>(end.rows(side), &id)? else { return Ok(Some(Violation::ForgottenWork)) };
-    let known = truth.restored != Some(1 - side);
+    let known = knows(truth, end, side, job.late.as_ref().map_or(job.updated_wall_ms, |_| 0));
     let is_true = job.result.iter().all(|result| match result.status {
         JobStatus::Succeeded => truth.jobs_done.contains(&id),
         _ => result.may_have_run || !known || !truth.began(Given::Job(id)),
@@ -212,7 +217,8 @@ fn rollbacks(truth: &Truth, end: &End, rests: bool) -> anyhow::Result<Vec<Violat
 }
 
 fn note_rows(world: &mut World, end: &End) -> anyhow::Result<()> {
-    let reported = |kind| SIDES.iter().any(|side| end.reports(*side).iter().any(|report| report.kind == kind));
+    let reported =
+        |kind| SIDES.iter().any(|side| end.reports(*side).iter().any(|report| report.kind == kind));
     let mut rows = BTreeSet::new();
     if reported(ReportKind::SenderRolledBack) {
         rows.insert(Row::S8);

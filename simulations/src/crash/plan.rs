@@ -143,11 +143,25 @@ fn trouble(steps: &mut Vec<Step>, rng: &mut ChaCha8Rng, scenario: Scenario) {
         Scenario::Cut => {
             steps.extend([Step::Ask(A, 3_600), few(rng), Step::Cut, Step::Ask(A, 60), Step::Job(A, 60)]);
             steps.extend([Step::Send(A, 50), Step::Ask(B, 60), few(rng), Step::Cancel(B), Step::Turns(2)]);
-            steps.extend([Step::Pass(61_000), Step::Turns(3), Step::Join, Step::Turns(3), Step::Cut, Step::Join]);
+            steps.extend([
+                Step::Pass(61_000),
+                Step::Turns(3),
+                Step::Join,
+                Step::Turns(3),
+                Step::Cut,
+                Step::Join,
+            ]);
         }
         Scenario::Withdrawn => {
             steps.extend([Step::Ask(A, 3_600), few(rng), Step::Cancel(A), few(rng), Step::Job(A, 3_600)]);
-            steps.extend([few(rng), Step::Cancel(A), Step::Ask(A, 60), Step::Ask(A, 60), few(rng), Step::Cut]);
+            steps.extend([
+                few(rng),
+                Step::Cancel(A),
+                Step::Ask(A, 60),
+                Step::Ask(A, 60),
+                few(rng),
+                Step::Cut,
+            ]);
             steps.extend([Step::Cancel(A), Step::Turns(2), Step::Pass(61_000), Step::Turns(2), Step::Join]);
         }
         Scenario::FullReceiver | Scenario::FullSender => {
@@ -186,7 +200,12 @@ fn trouble(steps: &mut Vec<Step>, rng: &mut ChaCha8Rng, scenario: Scenario) {
         Scenario::Clocks => {
             steps.extend([Step::Ask(A, 3_600), few(rng), Step::SetClock(A, DAY_MS), Step::Ask(A, 3_600)]);
             steps.extend([few(rng), Step::SetClock(B, -DAY_MS), Step::Job(A, 3_600), Step::Turns(3)]);
-            steps.extend([Step::SetClock(A, -DAY_MS), Step::Ask(B, 3_600), few(rng), Step::SetClock(B, DAY_MS)]);
+            steps.extend([
+                Step::SetClock(A, -DAY_MS),
+                Step::Ask(B, 3_600),
+                few(rng),
+                Step::SetClock(B, DAY_MS),
+            ]);
         }
         Scenario::Asleep => {
             let side = if rng.random_bool(0.5) { A } else { B };

@@ -1,6 +1,7 @@
 //! One side: a disk, and while its machine runs what a node keeps in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
@@ -26,7 +27,7 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use super::clock::SideClock;
 use super::point::{SIDES, SideIndex};
 use super::work::Work;
-use super::world::About;
+use super::writing::About;
 use crate::disk::{Disk, Image};
 
 /// The wall clock when a run begins: some day in 2023.
@@ -89,8 +90,14 @@ pub(super) struct Contents {
 
 impl Contents {
     /// # Errors
-    /// When it does not open, or not all of it reads.
+    /// When it does not open, or not all of it reads. On pages that are not what they should be the database may also
+    /// panic.
     pub(super) fn read(image: Image) -> anyhow::Result<Self> {
+        let read = catch_unwind(AssertUnwindSafe(|| Self::read_all(image)));
+        read.unwrap_or_else(|_| Err(anyhow::anyhow!("the database panicked")))
+    }
+
+    fn read_all(image: Image) -> anyhow::Result<Self> {
         const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
         const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
         let mut database = redb::Builder::new().create_with_backend(Disk::with(image))?;

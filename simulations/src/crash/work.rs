@@ -64,7 +64,13 @@ pub(super) fn close(ticket: &JobTicket, reason: CloseReason) -> Event {
         CloseReason::Unavailable => (JobStatus::Error, "unavailable", false),
     };
     let JobTicket { origin, job, attempt, .. } = *ticket;
-    Event::JobEnded { origin, job, attempt, result: result(status, Some(word), may_have_run), evidence: Vec::new() }
+    Event::JobEnded {
+        origin,
+        job,
+        attempt,
+        result: result(status, Some(word), may_have_run),
+        evidence: Vec::new(),
+    }
 }
 
 fn result(status: JobStatus, killed_by: Option<&str>, may_have_run: bool) -> JobResult {
