@@ -72,10 +72,13 @@ impl ClockRow {
 
 /// The system's clocks, read together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reading {
-    boot_id: u128,
-    boot_ms: u64,
-    wall_ms: u64,
+pub struct Reading {
+    /// Which boot of the system; zero where it has no name for it.
+    pub boot_id: u128,
+    /// Milliseconds since that boot, suspend included.
+    pub boot_ms: u64,
+    /// Milliseconds since 1970.
+    pub wall_ms: u64,
 }
 
 impl Reading {
@@ -92,7 +95,8 @@ impl Reading {
     }
 
     /// The node's time at this reading, going on from a row.
-    fn node_time(&self, row: Option<&ClockRow>) -> NodeTime {
+    #[must_use]
+    pub fn node_time(&self, row: Option<&ClockRow>) -> NodeTime {
         let Some(row) = row else { return NodeTime(0) };
         let same_boot = row.boot_id == self.boot_id && row.boot_id != 0 && row.boot_ms <= self.boot_ms;
         let passed = if same_boot {

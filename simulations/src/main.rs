@@ -20,12 +20,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Two durable sides, stopped at every operation of their disks.
+    CrashPoints(commands::crash_points::Arguments),
     /// Random schedules against one outbox and its inbox.
     Outbox(commands::outbox::Arguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let held = match Arguments::parse().command {
+        Command::CrashPoints(arguments) => commands::crash_points::run(&arguments)?,
         Command::Outbox(arguments) => commands::outbox::run(&arguments)?,
     };
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })

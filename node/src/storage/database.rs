@@ -6,6 +6,7 @@
 //! ```
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -15,6 +16,9 @@ use super::batch::Batch;
 use super::snapshot::Snapshot;
 use super::{DatabaseError, creation, failed, rows, schema};
 use crate::limits::{DATABASE_CACHE_BYTES, DATABASE_CHECK_BYTES_MAX};
+
+/// What a database on a backend is called in errors.
+const BACKEND: &str = "<backend>";
 
 /// Opens the same database once more.
 type Reopen = dyn Fn() -> Result<redb::Database, DatabaseError> + Send + Sync;
@@ -64,21 +68,21 @@ impl Database {
     pub fn open_backend<B: StorageBackend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
     ) -> Result<Self, DatabaseError> {
-        let name = PathBuf::from("<backend>");
         let open = move || {
             let backend = backend();
             let new = backend.len().is_ok_and(|bytes| bytes == 0);
-            let database = builder().create_with_backend(backend).map_err(failed)?;
+            let name = Path::new(BACKEND);
+            let database = without_panic(name, || builder().create_with_backend(backend).map_err(failed))?;
             if new {
                 schema::initialise(&database).map_err(failed)?;
             }
             Ok(database)
         };
-        Self::checked(open()?, Box::new(open), name)
+        Self::checked(open()?, Box::new(open), PathBuf::from(BACKEND))
     }
 
     fn checked(first: redb::Database, reopen: Box<Reopen>, name: PathBuf) -> Result<Self, DatabaseError> {
-        schema::check_and_migrate(&first, &name)?;
+        without_panic(&name, || schema::check_and_migrate(&first, &name))?;
         Ok(Self { open: RwLock::new(Some(first)), reopen, name })
     }
 
@@ -117,7 +121,7 @@ impl Database {
     pub fn reopen(&self) -> Result<(), DatabaseError> {
         drop(self.swap(None));
         let database = (self.reopen)()?;
-        schema::check_and_migrate(&database, &self.name)?;
+        without_panic(&self.name, || schema::check_and_migrate(&database, &self.name))?;
         self.swap(Some(database));
         Ok(())
     }
@@ -144,8 +148,20 @@ fn open_at(path: &Path, verify: bool) -> Result<redb::Database, DatabaseError> {
     if !path.exists() {
         return Err(DatabaseError::Missing { path: path.to_owned() });
     }
-    builder()
-        .set_check_integrity_on_open(verify)
-        .open(path)
-        .map_err(|error| DatabaseError::Open { path: path.to_owned(), source: error.into() })
+    let open = || builder().set_check_integrity_on_open(verify).open(path);
+    without_panic(path, || {
+        open().map_err(|error| DatabaseError::Open { path: path.to_owned(), source: error.into() })
+    })
+}
+
+/// Answers with an error where redb panics: pages that are not what they should be may lead it out of bounds before it
+/// has compared their checksums.
+fn without_panic<T>(
+    path: &Path,
+    read: impl FnOnce() -> Result<T, DatabaseError>,
+) -> Result<T, DatabaseError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        let source = redb::Error::Corrupted("its pages do not fit together".to_owned());
+        Err(DatabaseError::Open { path: path.to_owned(), source })
+    })
 }
