@@ -1,10 +1,11 @@
 //! Whole meshes in virtual time, on the shipped code.
 //!
 //! Every run is a function of a seed: the same seed gives the same trace, and a failure prints the command that
-//! replays it. Nothing here has a socket, a disk or a clock.
+//! replays it. Nothing here has a socket, a file or a clock.
 
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod outbox;
 mod trace;
 

@@ -20,7 +20,11 @@ const EDGES: &[(&str, &[&str], &str)] = &[
         "it joins the parts, which do not know one another",
     ),
     ("mesh-cli", &["mesh-node", "mesh-protocol"], "it speaks to a node and prints the protocol's types"),
-    ("mesh-simulations", &["mesh-node-core", "mesh-protocol"], "it runs the shipped cores on a queue"),
+    (
+        "mesh-simulations",
+        &["mesh-node", "mesh-node-core", "mesh-protocol"],
+        "it runs the shipped cores on a queue, and whole nodes on a disk and a network in memory",
+    ),
     (
         "mesh-tests",
         &["mesh-cli", "mesh-node", "mesh-node-core", "mesh-protocol", "mesh-sandbox"],
