@@ -8,5 +8,6 @@
 pub mod disk;
 pub mod outbox;
 mod trace;
+pub mod whole;
 
 pub use trace::Trace;

@@ -1,0 +1,21 @@
+//! Whole nodes in virtual time: the shipped code with real QUIC, TLS and redb, on a network and disks in memory.
+//!
+//! ```text
+//!  operations, from the seed ──> World ──> nodes ──┬── Network   loses, doubles, delays, cuts
+//!                                                  ├── Disk      forgets what was not synced, fails, goes back
+//!                                                  └── agents, jobs ── effects ──> Ledger ──> checkers
+//! ```
+//! Agents and sandboxes follow scripts and write what they do into a ledger outside. Time is a paused runtime's: it
+//! jumps from one event to the next.
+
+mod agent;
+mod founding;
+pub mod ledger;
+mod life;
+mod machine;
+pub mod network;
+mod sandbox;
+mod time;
+mod world;
+
+pub use world::{Backup, World};
