@@ -1,3 +1,7 @@
 //! The commands of the program: each reads its arguments, runs, prints, and says whether every invariant held.
 
 pub(crate) mod outbox;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod shrink;

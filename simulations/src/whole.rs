@@ -9,13 +9,29 @@
 //! jumps from one event to the next.
 
 mod agent;
+mod baseline;
+mod campaign;
+pub mod check;
+mod facts;
 mod founding;
 pub mod ledger;
 mod life;
 mod machine;
 pub mod network;
+mod operation;
+mod run;
 mod sandbox;
+pub mod scenario;
+mod shrink;
 mod time;
 mod world;
 
+pub use baseline::{Baseline, Figures};
+pub use campaign::{Campaign, Report, replay_command, run};
+pub use check::Broken;
+pub use facts::{Facts, NodeFacts, Sighting};
+pub use operation::{Deed, Operation};
+pub use run::{Outcome, Tally, operations, play, simulate};
+pub use scenario::Scenario;
+pub use shrink::{Shrunk, shrink};
 pub use world::{Backup, World};

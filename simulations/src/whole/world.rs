@@ -13,7 +13,7 @@ use mesh_protocol::api::job::{JobView, RunRequest};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobSpec, Language};
-use mesh_protocol::peer::{MeshView, PeerState};
+use mesh_protocol::peer::{MeshView, PeerState, PeerView};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub struct World {
     pub(super) outside: Outside,
     pub(super) machines: Vec<Machine>,
     pub(super) rng: ChaCha8Rng,
+    /// Machines with a home of another.
+    doubles: Vec<Machine>,
     start: Instant,
 }
 
@@ -66,7 +68,7 @@ impl World {
             Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start))
         };
         let machines = homes.map(machine).collect();
-        Ok(Self { outside: Outside { network, ledger: Ledger::new(start) }, machines, rng, start })
+        Ok(Self { outside: Outside { network, ledger: Ledger::new(start) }, machines, rng, doubles: Vec::new(), start })
     }
 
     /// Virtual milliseconds since the world began.
@@ -198,6 +200,35 @@ impl World {
         }
     }
 
+    /// Runs a copy of a home on a machine of its own, under the same identity.
+    ///
+    /// # Errors
+    /// When its node does not start.
+    pub async fn double(&mut self, index: usize) -> anyhow::Result<()> {
+        let Self { machines, doubles, outside, start, .. } = self;
+        let place = machines.len() + doubles.len();
+        if let Some(machine) = machines.get(index).filter(|machine| machine.running.is_some()) {
+            outside.network.note("double", &[index as u64]);
+            outside.ledger.book().doubled.push(index);
+            let mut double = machine.clone_to(founding::address(place), Clocks::new(*start));
+            double.start(outside).await?;
+            doubles.push(double);
+        }
+        Ok(())
+    }
+
+    /// Ends every copy of a home.
+    pub fn single(&mut self, index: usize) {
+        let Self { doubles, outside, .. } = self;
+        doubles.iter_mut().filter(|double| double.index == index).for_each(|double| double.kill(outside));
+    }
+
+    /// How often nodes were started.
+    #[must_use]
+    pub fn lives(&self) -> u64 {
+        self.machines.iter().chain(&self.doubles).map(|machine| u64::from(machine.lives())).sum()
+    }
+
     /// Sets a machine's wall clock.
     pub fn set_wall(&self, index: usize, by_ms: i64) {
         if let Some(machine) = self.machines.get(index) {
@@ -273,6 +304,46 @@ impl World {
     #[must_use]
     pub fn view(&self, index: usize) -> Option<MeshView> {
         Some(self.machines.get(index)?.running.as_ref()?.node.network().view())
+    }
+
+    /// The records one node has: owner, version and body.
+    pub(super) fn bodies(&self, index: usize) -> Vec<(NodeId, u64, u64, Vec<u8>)> {
+        let Some(running) = self.machines.get(index).and_then(|machine| machine.running.as_ref()) else {
+            return Vec::new();
+        };
+        let network = running.node.network();
+        let body = |peer: &PeerView| {
+            let version = peer.version?;
+            Some((peer.node, version.epoch, version.ver, network.signed_record(peer.node)?.body))
+        };
+        network.view().peers.iter().filter_map(body).collect()
+    }
+
+    /// Notes the first outcome of everything that has one by now.
+    pub(super) async fn note_outcomes(&self) {
+        let (asks, jobs) = {
+            let book = self.outside.ledger.book();
+            let asks = book.asks.iter().filter(|(_, it)| it.accepted.is_some() && it.outcome.is_none());
+            let jobs = book.jobs.iter().filter(|(_, it)| it.accepted.is_some() && it.outcome.is_none());
+            let asks: Vec<Number> = asks.map(|(number, _)| *number).collect();
+            let jobs: Vec<Number> = jobs.map(|(number, _)| *number).collect();
+            (asks, jobs)
+        };
+        let now = self.now_ms();
+        for number in asks {
+            if let Some(outcome) = self.flight(number).await.and_then(|view| view.outcome)
+                && let Some(entry) = self.outside.ledger.book().asks.get_mut(&number)
+            {
+                entry.outcome = Some((outcome, now));
+            }
+        }
+        for number in jobs {
+            if let Some(result) = self.job(number).await.and_then(|view| view.result)
+                && let Some(entry) = self.outside.ledger.book().jobs.get_mut(&number)
+            {
+                entry.outcome = Some((result, now));
+            }
+        }
     }
 
     /// Whose node one is.
