@@ -205,6 +205,12 @@ impl Network {
         self.shared.link(peer).map(|connection| connection.remote_address())
     }
 
+    /// How many connections are open, those included that are about to be retired.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections().len()
+    }
+
     /// The round trip of a peer's link, if there is one.
     #[must_use]
     pub fn rtt(&self, peer: NodeId) -> Option<Duration> {

@@ -1,6 +1,7 @@
 //! A mesh of whole nodes, and everything that can be done to it. Who drives it decides what happens when; nothing here
 //! happens by itself but what nodes do.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,19 +9,21 @@ use std::time::Duration;
 
 use mesh_node::local::Local;
 use mesh_node::service::{Principal, Service as _};
+use mesh_node_core::view::{Contact, Member};
 use mesh_protocol::api::ask::{AskCommand, FlightView, SendRequest};
 use mesh_protocol::api::job::{JobView, RunRequest};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobSpec, Language};
-use mesh_protocol::peer::{MeshView, PeerState, PeerView};
+use mesh_protocol::peer::{MeshView, PeerView};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
 
 use super::agent::Script;
 use super::founding::{self, derive};
-use super::ledger::{Ledger, Number, SetBack};
+use super::facts::NodeFacts;
+use super::ledger::{Book, Ledger, Number, SetBack};
 use super::machine::{AGENT, Machine, Outside, name};
 use super::network::{Network, Weather};
 use super::time::Clocks;
@@ -346,22 +349,43 @@ impl World {
         }
     }
 
+    /// How many connections one node has.
+    #[must_use]
+    pub fn connections(&self, index: usize) -> Option<usize> {
+        Some(self.machines.get(index)?.running.as_ref()?.node.network().connections())
+    }
+
+    /// What really happened, so far.
+    pub fn with_book<T>(&self, look: impl FnOnce(&Book) -> T) -> T {
+        look(&self.outside.ledger.book())
+    }
+
+    /// What every running node says now.
+    ///
+    /// # Errors
+    /// When stored state cannot be read.
+    pub async fn facts(&self) -> anyhow::Result<BTreeMap<usize, NodeFacts>> {
+        NodeFacts::of_all(self).await
+    }
+
     /// Whose node one is.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<NodeId> {
         self.machines.get(index).map(|machine| machine.id)
     }
 
-    /// Whether everybody sees everybody alive.
+    /// Whether everybody sees everybody alive, and everybody's agent.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let others = self.machines.len().saturating_sub(1);
-        (0..self.machines.len()).filter_map(|index| self.view(index)).all(|view| {
-            view.peers.iter().filter(|peer| peer.state == PeerState::Alive).count() == others
+        let all = self.machines.len();
+        (0..all).filter_map(|index| self.local(index)).all(|local| {
+            let view = Arc::clone(&local.view.borrow());
+            let there = |member: &Member| matches!(member.contact, Contact::Here | Contact::Reachable);
+            view.members.values().filter(|member| there(member)).count() == all && view.agents.len() == all
         })
     }
 
-    /// Waits until everybody sees everybody alive, for so long at most; how long it took.
+    /// Waits until the mesh is whole, for so long at most; how long it took.
     pub async fn until_whole(&self, within_ms: u64) -> Option<u64> {
         let since = self.now_ms();
         while !self.is_whole() {
