@@ -59,9 +59,13 @@ struct Running {
     hops: Vec<Hop>,
 }
 
-struct Agent {
-    engine: CommandEngine,
-    setting: AgentSetting,
+/// One agent: what runs it, and what is known of it.
+#[derive(Debug)]
+pub struct Agent {
+    /// Runs it.
+    pub engine: Box<dyn Engine>,
+    /// What the core is to know of it.
+    pub setting: AgentSetting,
 }
 
 /// All agents of one node.
@@ -84,12 +88,18 @@ impl fmt::Debug for Agents {
 impl Agents {
     /// The agents of a configuration. Must be called within a Tokio runtime.
     #[must_use]
-    pub fn new(home: &Home, sections: &[AgentSection], tokens: Arc<Tokens>) -> Arc<Self> {
+    pub fn configured(home: &Home, sections: &[AgentSection], tokens: Arc<Tokens>) -> Arc<Self> {
         let agents =
             sections.iter().filter_map(|section| Some((section.name.clone(), agent(home, section)?)));
+        Self::new(agents.collect(), home.root().to_owned(), tokens)
+    }
+
+    /// These agents, which find their node at this home. Must be called within a Tokio runtime.
+    #[must_use]
+    pub fn new(agents: BTreeMap<Name, Agent>, home: PathBuf, tokens: Arc<Tokens>) -> Arc<Self> {
         Arc::new(Self {
-            agents: agents.collect(),
-            home: home.root().to_owned(),
+            agents,
+            home,
             tokens,
             runtime: Handle::current(),
             writer: OnceLock::new(),
@@ -255,7 +265,7 @@ fn agent(home: &Home, section: &AgentSection) -> Option<Agent> {
         offline,
         description: section.description.clone(),
     };
-    Some(Agent { engine, setting })
+    Some(Agent { engine: Box::new(engine), setting })
 }
 
 /// An engine that panicked: its run ends, and its place is free again. What it said is in the log, not here.

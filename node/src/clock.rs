@@ -125,10 +125,12 @@ pub struct WallJump {
     pub by_ms: i64,
 }
 
+/// What reads the system's clocks.
+type Read = dyn Fn() -> Reading + Send + Sync;
+
 /// The clock of a running node.
-#[derive(Debug)]
 pub struct NodeClock {
-    boot_id: u128,
+    read: Box<Read>,
     /// A reading and the node's time at it, from which all later times follow.
     start: (Reading, NodeTime),
     seen: Mutex<Seen>,
@@ -140,6 +142,12 @@ struct Seen {
     jumps: Vec<WallJump>,
 }
 
+impl fmt::Debug for NodeClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeClock").field("start", &self.start).finish_non_exhaustive()
+    }
+}
+
 impl NodeClock {
     /// Goes on from the row of the last run ([`ClockRow::read`] on a snapshot), or starts at zero.
     ///
@@ -147,9 +155,15 @@ impl NodeClock {
     /// When the system does not say which boot this is.
     pub fn start(row: Option<&ClockRow>) -> io::Result<Self> {
         let boot_id = boot_id()?;
-        let reading = Reading::take(boot_id);
+        Ok(Self::reading(move || Reading::take(boot_id), row))
+    }
+
+    /// The same over clocks of another system than this one: a simulated one's.
+    pub fn reading(read: impl Fn() -> Reading + Send + Sync + 'static, row: Option<&ClockRow>) -> Self {
+        let reading = read();
         let start = (reading, reading.node_time(row));
-        Ok(Self { boot_id, start, seen: Mutex::new(Seen { last: reading, jumps: Vec::new() }) })
+        let seen = Mutex::new(Seen { last: reading, jumps: Vec::new() });
+        Self { read: Box::new(read), start, seen }
     }
 
     /// The jumps of the wall clock since the last call, for the log and for `status`.
@@ -160,7 +174,7 @@ impl NodeClock {
     }
 
     fn read(&self) -> (Reading, NodeTime) {
-        let reading = Reading::take(self.boot_id);
+        let reading = (self.read)();
         let (first, start) = &self.start;
         let node = start.plus_ms(reading.boot_ms.saturating_sub(first.boot_ms));
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note(reading, node);

@@ -24,8 +24,11 @@ use mesh_node_core::machine::Machine;
 use mesh_node_core::turn::Place;
 use mesh_protocol::delivery::{ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 
+use crate::randomness::Randomness;
 use crate::storage::Database;
 use crate::transport::{Connection, Receiver, Sender};
 use crate::writer::WriterHandle;
@@ -46,6 +49,8 @@ pub struct Delivery {
     /// Peers of whom nothing is taken until their next link.
     paused: Mutex<BTreeSet<NodeId>>,
     acknowledged: Acknowledged,
+    /// Names sessions.
+    rng: Mutex<StdRng>,
 }
 
 impl fmt::Debug for Delivery {
@@ -57,9 +62,10 @@ impl fmt::Debug for Delivery {
 impl Delivery {
     /// No sessions yet. Nothing moves before [`Delivery::attach`].
     #[must_use]
-    pub fn new(database: Arc<Database>) -> Arc<Self> {
+    pub fn new(database: Arc<Database>, randomness: Randomness) -> Arc<Self> {
         let (outgoing, incoming, paused, acknowledged) = Default::default();
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused, acknowledged })
+        let rng = Mutex::new(randomness.stream("delivery"));
+        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused, acknowledged, rng })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
@@ -79,6 +85,10 @@ impl Delivery {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn new_session(&self) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
     /// A link is up, or goes over another connection now: a new sending session begins on it.
     pub fn link_up(self: &Arc<Self>, connection: &Connection) {
         let peer = connection.peer();
@@ -87,14 +97,14 @@ impl Delivery {
         if let Some(old) = outgoing.remove(&peer) {
             old.end();
         }
-        outgoing.insert(peer, outgoing::begin(Arc::clone(self), connection.clone(), rand::random()));
+        outgoing.insert(peer, outgoing::begin(Arc::clone(self), connection.clone(), self.new_session()));
     }
 
     /// A session ended while its link lives: the next one begins, unless another has already.
     fn begin_again(self: &Arc<Self>, connection: &Connection, ended: u64) {
         let mut outgoing = self.outgoing();
         if let Some(current) = outgoing.get_mut(&connection.peer()).filter(|it| it.session() == ended) {
-            *current = outgoing::begin(Arc::clone(self), connection.clone(), rand::random());
+            *current = outgoing::begin(Arc::clone(self), connection.clone(), self.new_session());
         }
     }
 

@@ -144,6 +144,7 @@ async fn keep(parts: Parts, root: Arc<MeshRoot>, mut inbox: mpsc::Receiver<Reque
         let left = until.map(|until| Duration::from_millis(until.saturating_sub(clock.now().wall_ms)));
         let sleep = left.unwrap_or(LOOK_EVERY).clamp(Duration::from_millis(100), LOOK_EVERY);
         let request = tokio::select! {
+            biased;
             request = inbox.recv() => request,
             () = tokio::time::sleep(sleep) => continue,
         };

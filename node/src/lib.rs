@@ -18,6 +18,7 @@ pub mod local;
 pub mod mcp;
 pub mod network;
 pub mod node;
+pub mod randomness;
 pub mod service;
 pub mod sight;
 pub mod storage;

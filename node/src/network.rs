@@ -33,6 +33,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::identity::{Admission, NodeKey};
+use crate::randomness::Randomness;
 use crate::transport::{Connection, Endpoint};
 
 /// Events the driver has not looked at. A connection that brings more waits.
@@ -72,6 +73,8 @@ pub struct Parts {
     pub admission: Arc<Admission>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub randomness: Randomness,
     /// What this node says about itself.
     pub advertisement: Advertisement,
     /// Records of an earlier run, or of the node that let this one join.
@@ -150,6 +153,7 @@ impl Network {
             root,
             admission,
             clock,
+            randomness,
             advertisement,
             stored,
             revocations,
@@ -171,7 +175,7 @@ impl Network {
             observer,
             events,
         });
-        let driver = driver::Driver::new(Arc::clone(&shared), &identity, key);
+        let driver = driver::Driver::new(Arc::clone(&shared), &identity, key, randomness);
         let task = tokio::spawn(driver.run(start, inbox));
         (Self { shared }, task)
     }
@@ -199,6 +203,12 @@ impl Network {
     #[must_use]
     pub fn linked_at(&self, peer: NodeId) -> Option<SocketAddr> {
         self.shared.link(peer).map(|connection| connection.remote_address())
+    }
+
+    /// How many connections are open, those included that are about to be retired.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections().len()
     }
 
     /// The round trip of a peer's link, if there is one.
@@ -263,6 +273,11 @@ impl Network {
             let _ = ended.await;
         }
         self.shared.endpoint.close(mesh_protocol::close::CloseCode::Leaving).await;
+    }
+
+    /// Ends every connection without a word to anybody, as a crash does.
+    pub(crate) fn cut(&self) {
+        self.shared.endpoint.cut();
     }
 
     async fn feed(&self, input: Input) {

@@ -13,26 +13,34 @@
 mod addresses;
 mod durable;
 mod lookout;
+mod parts;
 mod reach;
 mod start;
 mod surface;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use mesh_node_core::machine::Machine;
+use mesh_protocol::address::Name;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::revocation::RevocationError;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::{self, ListenError};
-use crate::api::tokens::{Token, TokenError, Tokens};
-use crate::founding;
+use crate::api::tokens::TokenError;
+use crate::clock::NodeClock;
 use crate::home::{ConfigError, Home, HomeError};
 use crate::identity::{CertificateError, KeyError, RootError};
+use crate::local::Local;
+use crate::network::Network;
 use crate::storage::DatabaseError;
 use crate::transport::BindError;
-use crate::writer::WriterError;
+use crate::writer::{WriterError, WriterHandle};
+
+pub use parts::{Look, Looked, Parts};
 
 use durable::Durable;
 use reach::Reach;
@@ -48,6 +56,9 @@ pub enum NodeError {
         /// The home.
         home: PathBuf,
     },
+    /// The database says nothing of a mesh.
+    #[error("the database has no place in any mesh")]
+    NoPlace,
     /// The home cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
@@ -106,6 +117,89 @@ pub enum NodeError {
     Writer(#[from] WriterError),
 }
 
+/// A running node, without its surface.
+#[expect(missing_debug_implementations, reason = "it is all secrets and handles")]
+pub struct Node {
+    start: Start,
+    name: Name,
+    clock: Arc<NodeClock>,
+    durable: Durable,
+    reach: Reach,
+}
+
+impl Node {
+    /// Starts a node of these parts.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn start(parts: Parts) -> Result<Self, NodeError> {
+        let Parts { name, key, database, clock, randomness, socket, addresses, settings, .. } = parts;
+        let start = Start::read(key, database)?;
+        let given = durable::Given {
+            name: name.clone(),
+            clock: Arc::clone(&clock),
+            randomness,
+            agents: parts.agents,
+            named_executors: parts.named_executors,
+            look: parts.look,
+            pace: parts.pace,
+        };
+        let durable = Durable::start(&start, given).await?;
+        let given = reach::Given { name: name.clone(), socket, addresses, settings, randomness };
+        let reach = Reach::start(&start, &durable, given)?;
+        Ok(Self { start, name, clock, durable, reach })
+    }
+
+    /// What answers programs of this node's machine. `home` is where it says that its files are.
+    #[must_use]
+    pub fn local(&self, home: &Path, stopping: &CancellationToken) -> Arc<Local> {
+        Surface::open(home, self, stopping).0
+    }
+
+    /// How this node sees the others.
+    #[must_use]
+    pub const fn network(&self) -> &Network {
+        &self.reach.network
+    }
+
+    /// What carries its durable changes.
+    #[must_use]
+    pub const fn writer(&self) -> &WriterHandle<Machine> {
+        &self.durable.writer
+    }
+
+    /// Waits until its storage fails for good.
+    ///
+    /// # Errors
+    /// [`WriterError`], which is why.
+    pub async fn ended(&mut self) -> Result<(), WriterError> {
+        self.durable.ended().await
+    }
+
+    /// Stops it in order: what runs is ended and taken in, the others are told, what is queued is kept. `outcome` is
+    /// what ended it.
+    ///
+    /// # Errors
+    /// `outcome`, or how the writer ended.
+    pub async fn stop(self, outcome: Result<(), WriterError>) -> Result<(), WriterError> {
+        let Self { start, durable, reach, .. } = self;
+        durable.begin_nothing_more().await;
+        reach.farewell().await;
+        durable.end_work().await;
+        reach.stop().await;
+        let stopped = durable.stop(outcome).await;
+        start.released().await;
+        stopped
+    }
+
+    /// Ends it where it stands, as a crash does. What its tasks still do, they do to a socket and a disk that whoever
+    /// gave them has made deaf; they end by themselves, since all they could wait for is gone.
+    pub fn kill(self) {
+        self.durable.kill();
+        self.reach.kill();
+    }
+}
+
 /// Runs a node until `stopping` is cancelled, the API asks for it, or its storage fails. `ready` is called once local
 /// programs can talk to it.
 ///
@@ -113,33 +207,32 @@ pub enum NodeError {
 /// [`NodeError`].
 pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce()) -> Result<(), NodeError> {
     let lock = home.lock()?;
-    let start = Start::read(home, home.open_database(&lock)?)?;
-    let name = founding::name_of(&start.config);
-    let socket = addresses::bind(start.config.node.listen)?;
-    let local_address = socket.local_addr().map_err(NodeError::System)?;
+    let (parts, tokens) = Parts::of_home(home, &lock)?;
     let api_socket = listener::bind(&home.socket(|name| std::env::var_os(name))?)?;
-    let tokens = Tokens::new(&Token::read_or_create(&home.tokens().join("operator"))?);
+    sweep_runs(home);
 
-    let mut durable = Durable::start(home, &start, &name, &tokens).await?;
-    let reach = Reach::start(&start, &name, &durable, socket)?;
-    let surface = Surface::open(home, &start, name, (&durable, &reach), &stopping);
+    let mut node = Node::start(parts).await?;
+    let surface = Surface::open(home.root(), &node, &stopping);
     let serving = surface.serve(api_socket, tokens, stopping.clone());
-    tracing::info!(node = %start.credentials.key.node().short(), address = %local_address, "the node is up");
+    let (id, address) = (node.start.credentials.key.node(), node.reach.local_address);
+    tracing::info!(node = %id.short(), %address, "the node is up");
     ready();
 
     let outcome = tokio::select! {
         () = stopping.cancelled() => Ok(()),
-        ended = durable.ended() => ended,
+        ended = node.ended() => ended,
     };
     stopping.cancel();
-    durable.begin_nothing_more().await;
-    reach.farewell().await;
-    durable.end_work().await;
-    reach.stop().await;
-    // A connection that broke while it was served is no matter any more.
-    let _ = serving.await;
-    let stopped = durable.stop(outcome).await;
-    start.released().await;
+    let (stopped, _served) = tokio::join!(node.stop(outcome), serving);
     tracing::info!("the node is down");
     Ok(stopped?)
+}
+
+/// Ends what agents of an earlier process left running.
+fn sweep_runs(home: &Home) {
+    match mesh_harness::sweep(&home.run()) {
+        Ok(report) if report.runs.is_empty() => {}
+        Ok(report) => tracing::warn!(runs = report.runs.len(), "runs of an earlier process were ended"),
+        Err(error) => tracing::error!(%error, "runs of an earlier process cannot be looked for"),
+    }
 }

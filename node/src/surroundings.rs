@@ -4,6 +4,7 @@
 //! or starts a task of its own.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mesh_node_core::event::{Action, CloseReason, Event, JobTicket};
@@ -18,13 +19,53 @@ use crate::executor::Executor;
 use crate::timer::Timer;
 use crate::writer::Perform;
 
+/// Runs and closes jobs, and reports what became of each. Nothing here may block but [`RunJobs::shutdown`].
+pub trait RunJobs: Send + Sync {
+    /// Runs a job. [`Event::JobStarted`] and [`Event::JobEnded`] follow.
+    fn start(&self, ticket: JobTicket);
+
+    /// Stops a job, whether it runs or still waits; has no effect on one that has ended.
+    fn stop(&self, origin: NodeId, job: JobId);
+
+    /// Attests the end of a job that is not running. [`Event::JobEnded`] follows.
+    fn close(&self, ticket: JobTicket, reason: CloseReason);
+
+    /// How many jobs were started here and have not ended.
+    fn running(&self) -> usize;
+
+    /// Ends every job and waits until their ends are reported; whether all were, in time.
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
+}
+
+impl RunJobs for Executor {
+    fn start(&self, ticket: JobTicket) {
+        Self::start(self, ticket);
+    }
+
+    fn stop(&self, origin: NodeId, job: JobId) {
+        Self::stop(self, origin, job);
+    }
+
+    fn close(&self, ticket: JobTicket, reason: CloseReason) {
+        Self::close(self, ticket, reason);
+    }
+
+    fn running(&self) -> usize {
+        Self::running(self)
+    }
+
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(Self::shutdown(self))
+    }
+}
+
 /// The sandbox, once it is there. Orders that come before wait for it, in order.
 #[derive(Default)]
 pub struct Jobs(Mutex<JobsState>);
 
 #[derive(Default)]
 struct JobsState {
-    executor: Option<Arc<Executor>>,
+    executor: Option<Arc<dyn RunJobs>>,
     waiting: Vec<Order>,
 }
 
@@ -42,7 +83,7 @@ impl fmt::Debug for Jobs {
 
 impl Jobs {
     /// The sandbox was observed, for better or worse: from now on it gets its orders.
-    pub fn attach(&self, executor: Arc<Executor>) {
+    pub fn attach(&self, executor: Arc<dyn RunJobs>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut state.waiting).into_iter().for_each(|order| give(&executor, order));
         state.executor = Some(executor);
@@ -50,7 +91,7 @@ impl Jobs {
 
     /// The sandbox, if it was observed.
     #[must_use]
-    pub fn executor(&self) -> Option<Arc<Executor>> {
+    pub fn executor(&self) -> Option<Arc<dyn RunJobs>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).executor.clone()
     }
 
@@ -65,7 +106,7 @@ impl Jobs {
     }
 }
 
-fn give(executor: &Arc<Executor>, order: Order) {
+fn give(executor: &Arc<dyn RunJobs>, order: Order) {
     match order {
         Order::Start(ticket) => executor.start(ticket),
         Order::Stop(origin, job) => executor.stop(origin, job),

@@ -72,6 +72,7 @@ impl Timer {
             }
             let sleep = Duration::from_millis(earliest.since(now)).min(SLEEP_MAX);
             tokio::select! {
+                biased;
                 changed = changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(sleep) => {}
             }

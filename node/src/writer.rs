@@ -6,8 +6,8 @@
 //!  post ────> events ───┘            └────────────────────────────────────┘  (fsync)  └─> replies
 //! ```
 //!
-//! [`WriterCore`] runs batches and has no thread: a simulation calls it inline. [`start`] puts a loop around it on a
-//! thread of its own, fed by two bounded queues.
+//! [`WriterCore`] runs batches. [`start`] puts a loop around it on a thread of its own, fed by two bounded queues;
+//! [`start_here`] the same loop on the current runtime, for simulations.
 //!
 //! Invariants:
 //! - Nothing is performed or answered before the commit of its batch.
@@ -22,12 +22,14 @@ mod lanes;
 mod quarantine;
 mod queued;
 mod thread;
+mod work;
 
 pub use core::WriterCore;
 pub use handle::{Refused, WriterHandle};
 pub use quarantine::{Cause, QuarantineKey, Quarantined};
 pub use queued::Queued;
-pub use thread::{Writer, start};
+pub use thread::{Writer, start, start_here};
+pub use work::Pace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,3 +2,7 @@
 
 pub(crate) mod crash_points;
 pub(crate) mod outbox;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod shrink;

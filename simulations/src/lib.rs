@@ -9,5 +9,6 @@ pub mod crash;
 pub mod disk;
 pub mod outbox;
 mod trace;
+pub mod whole;
 
 pub use trace::Trace;

@@ -24,12 +24,24 @@ enum Command {
     CrashPoints(commands::crash_points::Arguments),
     /// Random schedules against one outbox and its inbox.
     Outbox(commands::outbox::Arguments),
+    /// Seeds of whole nodes: real QUIC, TLS and database, on a network and disks in memory.
+    Run(commands::run::Arguments),
+    /// One of these seeds again.
+    Replay(commands::replay::Arguments),
+    /// A failing seed with as few operations as will do.
+    Shrink(commands::shrink::Arguments),
+    /// The same seeds as before, and what differs.
+    Report(commands::report::Arguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let held = match Arguments::parse().command {
         Command::CrashPoints(arguments) => commands::crash_points::run(&arguments)?,
         Command::Outbox(arguments) => commands::outbox::run(&arguments)?,
+        Command::Run(arguments) => commands::run::run(&arguments)?,
+        Command::Replay(arguments) => commands::replay::run(&arguments)?,
+        Command::Shrink(arguments) => commands::shrink::run(&arguments)?,
+        Command::Report(arguments) => commands::report::run(&arguments)?,
     };
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str], &str)] = &[
     ("mesh-cli", &["mesh-node", "mesh-protocol"], "it speaks to a node and prints the protocol's types"),
     (
         "mesh-simulations",
-        &["mesh-node", "mesh-node-core", "mesh-protocol"],
+        &["mesh-harness", "mesh-node", "mesh-node-core", "mesh-protocol"],
         "it runs the shipped cores on a queue, and whole nodes on a disk and a network in memory",
     ),
     (

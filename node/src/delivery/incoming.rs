@@ -61,6 +61,7 @@ pub(super) async fn run(delivery: Arc<Delivery>, peer: NodeId, sender: Sender, m
     }
     if delivery.post(peer, event::Delivery::Open(open), EVENT_BYTES).await {
         tokio::select! {
+            biased;
             () = over.cancelled() => {}
             () = read(&delivery, peer, session, receiver) => {}
             () = write(sender, acks, inbox) => {}

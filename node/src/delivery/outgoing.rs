@@ -94,6 +94,7 @@ pub(super) fn begin(delivery: Arc<Delivery>, connection: Connection, session: u6
         delivery.post(peer, event::Delivery::Lost { session }, EVENT_BYTES).await;
         // The stream ended and nobody here ended it.
         tokio::select! {
+            biased;
             () = over.cancelled() => {}
             _ = connection.closed() => {}
             () = tokio::time::sleep(AGAIN_AFTER) => delivery.begin_again(&connection, session),
@@ -116,6 +117,7 @@ async fn run(
         return;
     }
     tokio::select! {
+        biased;
         () = write(delivery, peer, session, sender, orders, grew) => {}
         () = read(delivery, peer, session, receiver) => {}
     }

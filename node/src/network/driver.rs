@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 
 use super::{Event, Shared, connection, exchange, question};
 use crate::identity::NodeKey;
+use crate::randomness::Randomness;
 use crate::transport::Connection;
 
 /// The driver of one node.
@@ -31,9 +32,14 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, identity: &Identity, key: NodeKey) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        identity: &Identity,
+        key: NodeKey,
+        randomness: Randomness,
+    ) -> Self {
         let links = Links::new(identity.node, identity.epoch);
-        Self { shared, key, links, rng: rand::make_rng(), dials: BTreeMap::new() }
+        Self { shared, key, links, rng: randomness.stream("membership"), dials: BTreeMap::new() }
     }
 
     /// Runs until the farewell.

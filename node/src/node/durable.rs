@@ -11,23 +11,32 @@ use mesh_node_core::site::{STILL_LOOKING, Site};
 use mesh_node_core::view::View;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
-use mesh_protocol::isolation::IsolationClass;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::NodeError;
+use super::parts::{Look, Looked};
 use super::start::Start;
-use super::{NodeError, lookout};
 use crate::agents::Agents;
-use crate::api::tokens::Tokens;
-use crate::clock::Clock;
+use crate::clock::{Clock, NodeClock};
 use crate::delivery::Delivery;
-use crate::executor::{Executor, ExecutorOptions};
-use crate::home::Home;
 use crate::identity::Admission;
+use crate::randomness::Randomness;
 use crate::sight::{self, Sources};
 use crate::surroundings::{Jobs, Surroundings};
 use crate::timer::{self, Timer};
-use crate::writer::{self, Writer, WriterCore, WriterError, WriterHandle};
+use crate::writer::{self, Pace, Writer, WriterCore, WriterError, WriterHandle};
+
+/// What the durable side is made of, beside what was read at the start.
+pub(super) struct Given {
+    pub(super) name: Name,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) randomness: Randomness,
+    pub(super) agents: Arc<Agents>,
+    pub(super) named_executors: Vec<String>,
+    pub(super) look: Look,
+    pub(super) pace: Option<Pace>,
+}
 
 /// The running durable side.
 pub(super) struct Durable {
@@ -52,24 +61,18 @@ pub(super) struct Durable {
 
 impl Durable {
     /// Starts the writer, has it end what a crash interrupted, and begins to look at the sandbox.
-    pub(super) async fn start(
-        home: &Home,
-        start: &Start,
-        name: &Name,
-        tokens: &Arc<Tokens>,
-    ) -> Result<Self, NodeError> {
-        sweep_runs(home);
-        let agents = Agents::new(home, &start.config.agents, Arc::clone(tokens));
+    pub(super) async fn start(start: &Start, parts: Given) -> Result<Self, NodeError> {
+        let Given { name, clock, randomness, agents, named_executors, look, pace } = parts;
         let admission = Arc::new(Admission::default());
         start.revocations.iter().for_each(|list| admission.apply(list));
         start.roster.blocked.iter().for_each(|node| admission.block(*node));
         let unknown = ExecutorView { unavailable: Some(STILL_LOOKING.to_owned()), ..ExecutorView::default() };
-        let view = alone(start, name, &agents, &admission, &unknown);
+        let view = alone(start, &name, &agents, &admission, &unknown);
 
         let (observe, executor) = watch::channel(unknown.clone());
         let (changed, changes) = watch::channel(0);
         let (found, probes) = watch::channel(Vec::new());
-        let delivery = Delivery::new(Arc::clone(&start.database));
+        let delivery = Delivery::new(Arc::clone(&start.database), randomness);
         let jobs = Arc::new(Jobs::default());
         let surroundings = Surroundings {
             delivery: Arc::clone(&delivery),
@@ -83,18 +86,21 @@ impl Durable {
             me: start.credentials.key.node(),
             agents: agents.settings(),
             executor: unknown,
-            named_executors: start.config.executor.named.clone(),
+            named_executors,
             view: Arc::clone(&view),
         };
-        let clock: Arc<dyn Clock> = Arc::clone(&start.clock) as Arc<dyn Clock>;
+        let clock: Arc<dyn Clock> = clock;
         let core = WriterCore::new(
             Arc::clone(&start.database),
             Machine::new(site).awaiting_executor(),
             Arc::clone(&clock),
-            Box::new(rand::make_rng::<rand::rngs::StdRng>()),
+            Box::new(randomness.stream("writer")),
             Box::new(surroundings),
         );
-        let (writer, writing) = writer::start(core).map_err(NodeError::System)?;
+        let (writer, writing) = match pace {
+            None => writer::start(core).map_err(NodeError::System)?,
+            Some(pace) => writer::start_here(core, pace),
+        };
         delivery.attach(writer.clone());
         agents.attach(writer.clone());
         // First of all events: what a crash interrupted is ended before anything new begins. Refused only when the
@@ -104,8 +110,8 @@ impl Durable {
             tokio::spawn(timer.run(writer.clone(), Arc::clone(&clock))),
             tokio::spawn(timer::tidy(writer.clone())),
         ];
-        let preparing =
-            tokio::spawn(prepare(options(home, start), Arc::clone(&jobs), observe, found, writer.clone()));
+        let looking = look.begin(start.credentials.clone(), writer.clone());
+        let preparing = tokio::spawn(prepare(looking, Arc::clone(&jobs), observe, found, writer.clone()));
         Ok(Self {
             writer,
             clock,
@@ -146,6 +152,13 @@ impl Durable {
         self.ticking.iter().for_each(JoinHandle::abort);
     }
 
+    /// Ends all of it at once, as a crash does.
+    pub(super) fn kill(&self) {
+        self.preparing.abort();
+        self.ticking.iter().for_each(JoinHandle::abort);
+        self.writing.kill();
+    }
+
     /// Stops the writer after it has kept what is queued. `outcome` is what ended the node; an error of the writer's
     /// own is not asked for twice.
     pub(super) async fn stop(mut self, outcome: Result<(), WriterError>) -> Result<(), WriterError> {
@@ -177,50 +190,19 @@ fn alone(
     })
 }
 
-/// Ends what agents of an earlier process left running.
-fn sweep_runs(home: &Home) {
-    match mesh_harness::sweep(&home.run()) {
-        Ok(report) if report.runs.is_empty() => {}
-        Ok(report) => tracing::warn!(runs = report.runs.len(), "runs of an earlier process were ended"),
-        Err(error) => tracing::error!(%error, "runs of an earlier process cannot be looked for"),
-    }
-}
-
-fn options(home: &Home, start: &Start) -> ExecutorOptions {
-    let section = &start.config.executor;
-    ExecutorOptions {
-        dir: home.root().to_owned(),
-        rootfs: None,
-        instance: start.credentials.key.node().short(),
-        // gVisor is the one class there is: an operator who does not list it wants no jobs.
-        enabled: section.enabled && section.allow_classes.contains(&IsolationClass::GvisorApplicationKernel),
-        slots: section.slots,
-        runsc: section.runsc.clone(),
-        key: start.credentials.key.clone(),
-        certificate: Some(start.credentials.leaf.as_der().to_vec()),
-    }
-}
-
 /// Looks at the sandbox; when that is done, jobs can begin.
 async fn prepare(
-    options: ExecutorOptions,
+    looking: impl Future<Output = Looked>,
     jobs: Arc<Jobs>,
     observe: watch::Sender<ExecutorView>,
     probes: watch::Sender<Vec<Check>>,
     writer: WriterHandle<Machine>,
 ) {
-    let view = match Executor::prepare(options, lookout::report_to(writer.clone())).await {
-        Ok((prepared, found)) => {
-            jobs.attach(Arc::new(prepared));
-            probes.send_replace(found.checks);
-            found.view
-        }
-        Err(error) => {
-            tracing::error!(%error, "the sandbox cannot be looked at");
-            let unavailable = Some("the sandbox cannot be looked at".to_owned());
-            ExecutorView { unavailable, ..ExecutorView::default() }
-        }
-    };
+    let Looked { runs, view, checks } = looking.await;
+    if let Some(runs) = runs {
+        jobs.attach(runs);
+    }
+    probes.send_replace(checks);
     observe.send_replace(view.clone());
     // Refused only when the node is stopping.
     let _ = writer.post(Event::Executor(view), 0).await;

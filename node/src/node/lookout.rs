@@ -84,6 +84,7 @@ impl Lookout {
         loop {
             self.look(&network).await;
             tokio::select! {
+                biased;
                 () = self.news.notified() => {}
                 changed = executor.changed() => match changed {
                     Ok(()) => network.advertise(self.advertisement()).await,

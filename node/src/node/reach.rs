@@ -1,20 +1,29 @@
 //! The network side of a node: its endpoint, the network over it, and the lookout that puts together what is seen.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mesh_node_core::membership::Identity;
 use mesh_protocol::address::Name;
-use mesh_protocol::peer::BootId;
 use mesh_protocol::record::Lifecycle;
 use tokio::task::JoinHandle;
 
+use super::NodeError;
 use super::durable::Durable;
 use super::lookout::{self, Lookout};
 use super::start::Start;
-use super::{NodeError, addresses};
 use crate::network::{Network, Observer, Parts};
+use crate::randomness::Randomness;
 use crate::transport::{Endpoint, Settings, Socket};
+
+/// What the network side is made of, beside what runs already.
+pub(super) struct Given {
+    pub(super) name: Name,
+    pub(super) socket: Socket,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) settings: Settings,
+    pub(super) randomness: Randomness,
+}
 
 /// The running network side.
 pub(super) struct Reach {
@@ -30,29 +39,17 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Begins to keep links on this socket.
-    pub(super) fn start(
-        start: &Start,
-        name: &Name,
-        durable: &Durable,
-        socket: UdpSocket,
-    ) -> Result<Self, NodeError> {
-        let local_address = socket.local_addr().map_err(NodeError::System)?;
-        let addresses = addresses::advertised(&start.config.node.advertise, local_address);
-        let mut settings = Settings::new(BootId(rand::random()));
-        settings.profile = addresses::profile(&addresses);
+    pub(super) fn start(start: &Start, durable: &Durable, given: Given) -> Result<Self, NodeError> {
+        let Given { name, socket, addresses, settings, randomness } = given;
         let (admission, clock) = (&durable.admission, &durable.clock);
         let credentials = start.credentials.clone();
-        let endpoint = Endpoint::bind(
-            Socket::Udp(socket),
-            credentials,
-            Arc::clone(admission),
-            Arc::clone(clock),
-            settings,
-        )?;
+        let endpoint =
+            Endpoint::bind(socket, credentials, Arc::clone(admission), Arc::clone(clock), settings)?;
+        let local_address = endpoint.local_address().map_err(NodeError::System)?;
         let me = start.credentials.key.node();
         let lookout = Lookout::new(lookout::Parts {
             me,
-            name: name.clone(),
+            name,
             agents: Arc::clone(&durable.agents),
             executor: durable.executor.clone(),
             admission: Arc::clone(admission),
@@ -70,6 +67,7 @@ impl Reach {
             root,
             admission: Arc::clone(admission),
             clock: Arc::clone(clock),
+            randomness,
             advertisement: lookout.advertisement(),
             stored: start.roster.records.clone(),
             revocations: start.revocations.clone(),
@@ -83,6 +81,13 @@ impl Reach {
     /// Tells the others that this node stops, and ends the links.
     pub(super) async fn farewell(&self) {
         self.network.farewell(Lifecycle::Leaving).await;
+    }
+
+    /// Ends all of it at once, as a crash does.
+    pub(super) fn kill(&self) {
+        self.looking.abort();
+        self.driving.abort();
+        self.network.cut();
     }
 
     /// Stops looking. The links are gone.

@@ -1,4 +1,4 @@
-//! What a node reads of its home before anything of it runs. It starts nothing; the one thing it writes is that there was
+//! What a node reads of its database before anything of it runs. It starts nothing; the one thing it writes is that there was
 //! one more start.
 
 use std::sync::Arc;
@@ -9,8 +9,6 @@ use mesh_node_core::store::Overlay;
 use mesh_protocol::revocation::RevocationList;
 
 use super::NodeError;
-use crate::clock::{ClockRow, NodeClock};
-use crate::home::{Config, Home};
 use crate::identity::{Credentials, Leaf, MeshRoot, NodeKey, RootCertificate};
 use crate::storage::Database;
 
@@ -21,9 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What was read before anything runs.
 pub(super) struct Start {
-    pub(super) config: Config,
     pub(super) database: Arc<Database>,
-    pub(super) clock: Arc<NodeClock>,
     pub(super) roster: Roster,
     pub(super) epoch: u64,
     pub(super) credentials: Credentials,
@@ -33,18 +29,9 @@ pub(super) struct Start {
 
 impl Start {
     /// Reads who this node is, and counts this start before anything is said.
-    pub(super) fn read(home: &Home, database: Database) -> Result<Self, NodeError> {
-        let config = home.config()?;
-        let snapshot = database.snapshot()?;
-        let clock = NodeClock::start(ClockRow::read(&snapshot)?.as_ref()).map_err(NodeError::System)?;
-        let roster = Roster::read(&snapshot)?;
-        drop(snapshot);
-        let not_a_member = || NodeError::NotAMember { home: home.root().to_owned() };
-        if !home.key_file().exists() {
-            return Err(not_a_member());
-        }
-        let key = NodeKey::load(&home.key_file())?;
-        let place = roster.place.clone().ok_or_else(not_a_member)?;
+    pub(super) fn read(key: NodeKey, database: Arc<Database>) -> Result<Self, NodeError> {
+        let roster = Roster::read(&database.snapshot()?)?;
+        let place = roster.place.clone().ok_or(NodeError::NoPlace)?;
         let root_certificate = RootCertificate::from_der(place.root_certificate)?;
         let leaf = Leaf::from_der(place.certificate);
         let certificate = leaf.node()?;
@@ -60,8 +47,7 @@ impl Start {
         let revocations = list.transpose()?;
         let credentials = Credentials { key, leaf, root: root_certificate };
         let epoch = count_start(&database)?;
-        let (database, clock) = (Arc::new(database), Arc::new(clock));
-        Ok(Self { config, database, clock, roster, epoch, credentials, root, revocations })
+        Ok(Self { database, roster, epoch, credentials, root, revocations })
     }
 }
 

@@ -1,36 +1,28 @@
 //! The surface of a node: its join port and its answers to local programs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mesh_protocol::address::Name;
 use mesh_protocol::ticket::TicketKey;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::durable::Durable;
-use super::reach::Reach;
-use super::start::Start;
+use super::Node;
 use crate::api::limits::Limits;
 use crate::api::tokens::Tokens;
 use crate::api::{self, Hosts, listener};
 use crate::doorkeeper::{self, Doorkeeper};
-use crate::home::Home;
 use crate::local::Local;
 
 /// What answers local programs.
-pub(super) struct Surface(Arc<Local>);
+pub(super) struct Surface(pub(super) Arc<Local>);
 
 impl Surface {
     /// Puts it together from the running parts, and starts the doorkeeper.
-    pub(super) fn open(
-        home: &Home,
-        start: &Start,
-        name: Name,
-        (durable, reach): (&Durable, &Reach),
-        stopping: &CancellationToken,
-    ) -> Self {
+    pub(super) fn open(home: &Path, node: &Node, stopping: &CancellationToken) -> Self {
+        let Node { start, name, clock, durable, reach } = node;
         let ticket_key = TicketKey::new(start.credentials.key.derive_secret(b"mesh-tickets"));
         let door = Doorkeeper::start(doorkeeper::Parts {
             root: start.root.clone(),
@@ -46,12 +38,12 @@ impl Surface {
         });
         Self(Arc::new(Local {
             me: start.credentials.key.node(),
-            name,
-            home: home.root().to_owned(),
+            name: name.clone(),
+            home: home.to_owned(),
             database: Arc::clone(&start.database),
             writer: durable.writer.clone(),
             delivery: Arc::clone(&durable.delivery),
-            clock: Arc::clone(&start.clock),
+            clock: Arc::clone(clock),
             network: reach.network.clone(),
             agents: Arc::clone(&durable.agents),
             view: reach.lookout.view(),

@@ -28,13 +28,15 @@ pub(super) async fn listen(shared: Arc<Shared>, deliver: mpsc::Sender<Connection
     let mut handshakes = JoinSet::new();
     loop {
         tokio::select! {
+            biased;
+            // Before new ones, so that what has ended is not counted.
+            Some(_) = handshakes.join_next(), if !handshakes.is_empty() => {}
             incoming = shared.quic.accept() => {
                 let Some(incoming) = incoming else { return };
                 if let Some(incoming) = triage(&shared, incoming, handshakes.len()) {
                     handshakes.spawn(take_in(Arc::clone(&shared), incoming, deliver.clone()));
                 }
             }
-            Some(_) = handshakes.join_next(), if !handshakes.is_empty() => {}
         }
     }
 }

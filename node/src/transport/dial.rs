@@ -152,6 +152,7 @@ async fn race(shared: &Arc<Shared>, peer: NodeId, plan: &[Attempt]) -> Result<Re
     loop {
         let at = waiting.front().map(|next| start + Duration::from_millis(next.after_ms));
         tokio::select! {
+            biased;
             Some(ended) = running.join_next() => match settle(ended, worst) {
                 Ok(reached) => return Ok(reached),
                 Err(failed) => worst = failed,

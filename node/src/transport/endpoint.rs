@@ -190,6 +190,11 @@ impl Endpoint {
         }
     }
 
+    /// Closes all connections and waits for nobody.
+    pub(crate) fn cut(&self) {
+        self.shared.quic.close(VarInt::from_u32(CloseCode::Leaving.number()), b"");
+    }
+
     /// Closes all connections with this code, and waits a moment for the peers to hear of it. They may not: a peer
     /// must not depend on it.
     pub async fn close(&self, code: CloseCode) {

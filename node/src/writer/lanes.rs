@@ -5,11 +5,11 @@
 //! events in a running batch count as waiting.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mesh_node_core::handler::Handler;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Queued, SubmitError};
 use crate::limits::{
@@ -27,7 +27,8 @@ pub(super) enum Lane {
 
 pub(super) struct Lanes<H: Handler> {
     waiting: Mutex<Waiting<Queued<H>>>,
-    changed: Condvar,
+    /// For the one writer: something was queued, or the lanes were stopped.
+    changed: Notify,
     commands: Arc<Semaphore>,
     events: Arc<Semaphore>,
 }
@@ -36,7 +37,7 @@ impl<H: Handler> Lanes<H> {
     pub(super) fn new() -> Self {
         Self {
             waiting: Mutex::new(Waiting::new()),
-            changed: Condvar::new(),
+            changed: Notify::new(),
             commands: Arc::new(Semaphore::new(LANE_BYTES_MAX)),
             events: Arc::new(Semaphore::new(LANE_BYTES_MAX)),
         }
@@ -75,26 +76,36 @@ impl<H: Handler> Lanes<H> {
             Lane::Commands => waiting.commands.push_back(queued),
             Lane::Events => waiting.events.push_back(queued),
         }
-        self.changed.notify_all();
+        self.changed.notify_one();
         Ok(())
     }
 
-    /// The next batch; blocks until there is one. `None` once the lanes are stopped and empty.
-    pub(super) fn next_batch(&self) -> Option<Vec<Queued<H>>> {
-        let idle = |waiting: &mut Waiting<Queued<H>>| waiting.is_empty() && !waiting.stopped;
-        let mut waiting = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let batch = waiting.take_batch(|queued| queued.bytes);
-        (!batch.is_empty()).then_some(batch)
+    /// The next batch, once there is one. `None` once the lanes are stopped and empty.
+    pub(super) async fn next_batch(&self) -> Option<Vec<Queued<H>>> {
+        loop {
+            {
+                let mut waiting = self.lock();
+                let batch = waiting.take_batch(|queued| queued.bytes);
+                if !batch.is_empty() {
+                    return Some(batch);
+                }
+                if waiting.stopped {
+                    return None;
+                }
+            }
+            // What changed since the look above has left a permit.
+            self.changed.notified().await;
+        }
     }
 
     /// Waits this long, or until the lanes are stopped; whether they are.
-    pub(super) fn wait_stopped(&self, at_most: Duration) -> bool {
-        let running = |waiting: &mut Waiting<Queued<H>>| !waiting.stopped;
-        let (waiting, _) = self
-            .changed
-            .wait_timeout_while(self.lock(), at_most, running)
-            .unwrap_or_else(PoisonError::into_inner);
-        waiting.stopped
+    pub(super) async fn wait_stopped(&self, at_most: Duration) -> bool {
+        let stopped = async {
+            while !self.lock().stopped {
+                self.changed.notified().await;
+            }
+        };
+        tokio::time::timeout(at_most, stopped).await.is_ok()
     }
 
     /// Says whether the database is well enough to take new commands.
@@ -113,7 +124,7 @@ impl<H: Handler> Lanes<H> {
         self.lock().stopped = true;
         self.commands.close();
         self.events.close();
-        self.changed.notify_all();
+        self.changed.notify_one();
     }
 
     /// No new events, and those queued will never be run.

@@ -1,24 +1,26 @@
-//! The writer's thread: a loop around [`WriterCore`].
+//! Where the writer's loop runs: on a thread of its own, as it blocks on the disk, or in a simulation on the runtime
+//! that everything runs on, where no disk is.
 
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::Duration;
 
 use mesh_node_core::handler::Handler;
-use mesh_node_core::store::StoreError;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::lanes::Lanes;
+use super::work::{self, Pace};
 use super::{WriterCore, WriterError, WriterHandle};
-use crate::limits::{RECOVERY_TRIES_MAX, RECOVERY_WAIT_MS};
 
 /// A running writer. Dropping it stops the writer, after what is queued.
 pub struct Writer<H: Handler> {
     handle: WriterHandle<H>,
     outcome: oneshot::Receiver<Result<(), WriterError>>,
+    /// Where it can be ended between two batches: not on a thread.
+    task: Option<AbortHandle>,
 }
 
 impl<H: Handler> fmt::Debug for Writer<H> {
@@ -41,6 +43,16 @@ impl<H: Handler> Writer<H> {
     pub async fn ended(&mut self) -> Result<(), WriterError> {
         (&mut self.outcome).await.unwrap_or(Err(WriterError::Panicked))
     }
+
+    /// Ends it now, with what is queued, as a crash does. A writer on a thread is only stopped.
+    pub fn kill(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+            self.handle.lanes.abandon();
+        } else {
+            self.handle.stop();
+        }
+    }
 }
 
 /// Runs a writer on a thread of its own. Call [`Writer::ended`] to learn when it fails.
@@ -48,51 +60,44 @@ impl<H: Handler> Writer<H> {
 /// # Errors
 /// When the system gives no thread.
 pub fn start<H: Handler + 'static>(core: WriterCore<H>) -> io::Result<(WriterHandle<H>, Writer<H>)> {
-    let lanes = Arc::new(Lanes::new());
-    let handle = WriterHandle { lanes: Arc::clone(&lanes), counters: Arc::clone(&core.counters) };
-    let (ended, outcome) = oneshot::channel();
+    let (handle, lanes, ended, outcome) = prepare(&core);
+    // For its waits only. What the machine's surroundings start, they start on the node's own runtime.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     Builder::new().name("writer".to_owned()).spawn(move || {
         // The core is dropped in here, so the database is free before anyone learns of the end.
-        let result = catch_unwind(AssertUnwindSafe(|| run(core, &lanes)));
+        let work = || runtime.block_on(work::run(core, &lanes, None));
+        let result = catch_unwind(AssertUnwindSafe(work));
         lanes.abandon();
         // Nobody may be waiting for it.
         let _ = ended.send(result.unwrap_or(Err(WriterError::Panicked)));
     })?;
-    Ok((handle.clone(), Writer { handle, outcome }))
+    Ok((handle.clone(), Writer { handle, outcome, task: None }))
 }
 
-fn run<H: Handler>(mut core: WriterCore<H>, lanes: &Lanes<H>) -> Result<(), WriterError> {
-    while let Some(batch) = lanes.next_batch() {
-        if let Err(error) = core.run_batch(batch) {
-            lanes.set_available(false);
-            recover(&mut core, lanes, error)?;
-            lanes.set_available(true);
-        }
-    }
-    Ok(())
+/// Runs a writer on the current runtime, which stands still during a batch: for simulations. A panic that a batch does
+/// not survive ends the task, and [`Writer::ended`] says so.
+#[must_use]
+pub fn start_here<H: Handler + 'static>(core: WriterCore<H>, pace: Pace) -> (WriterHandle<H>, Writer<H>)
+where
+    H::Event: Send,
+    H::Reply: Send,
+{
+    let (handle, lanes, ended, outcome) = prepare(&core);
+    let task = tokio::spawn(async move {
+        let result = work::run(core, &lanes, Some(pace)).await;
+        lanes.abandon();
+        // Nobody may be waiting for it.
+        let _ = ended.send(result);
+    });
+    (handle.clone(), Writer { handle, outcome, task: Some(task.abort_handle()) })
 }
 
-/// Opens the database again until it works. At once first, then with growing waits.
-fn recover<H: Handler>(
-    core: &mut WriterCore<H>,
-    lanes: &Lanes<H>,
-    mut source: StoreError,
-) -> Result<(), WriterError> {
-    let mut wait = Duration::from_millis(RECOVERY_WAIT_MS);
-    for tries in 1..=RECOVERY_TRIES_MAX {
-        tracing::error!(
-            tries,
-            error = &source as &dyn std::error::Error,
-            "the database failed; opening it again"
-        );
-        match core.recover() {
-            Ok(()) => return Ok(()),
-            Err(error) => source = error,
-        }
-        if tries == RECOVERY_TRIES_MAX || lanes.wait_stopped(wait) {
-            return Err(WriterError::Storage { tries, source });
-        }
-        wait = wait.saturating_mul(2);
-    }
-    Err(WriterError::Storage { tries: RECOVERY_TRIES_MAX, source })
+type Outcome = Result<(), WriterError>;
+type Prepared<H> = (WriterHandle<H>, Arc<Lanes<H>>, oneshot::Sender<Outcome>, oneshot::Receiver<Outcome>);
+
+fn prepare<H: Handler>(core: &WriterCore<H>) -> Prepared<H> {
+    let lanes = Arc::new(Lanes::new());
+    let handle = WriterHandle { lanes: Arc::clone(&lanes), counters: Arc::clone(&core.counters) };
+    let (ended, outcome) = oneshot::channel();
+    (handle, lanes, ended, outcome)
 }

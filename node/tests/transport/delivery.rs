@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_node::delivery::Delivery;
+use mesh_node::randomness::Randomness;
 use mesh_node::storage::Database;
 use mesh_node::transport::{Connection, Receiver, Sender};
 use mesh_node::writer::{self, Perform, Writer, WriterCore, WriterHandle};
@@ -60,7 +61,7 @@ struct Sending {
 
 fn sending(me: NodeId, dir: &Path) -> Sending {
     let database = Arc::new(Database::create_file(&dir.join("mesh.redb")).unwrap());
-    let delivery = Delivery::new(Arc::clone(&database));
+    let delivery = Delivery::new(Arc::clone(&database), Randomness::SYSTEM);
     let site = Site {
         me,
         agents: std::collections::BTreeMap::new(),

@@ -1,0 +1,54 @@
+//! Makes a failing list of operations shorter: whatever can be left out while the same invariant breaks is.
+
+use super::operation::Operation;
+use super::run::{operations, play};
+use super::scenario::Scenario;
+
+/// A failure with as few operations as were found to be enough.
+#[derive(Debug, Clone)]
+pub struct Shrunk {
+    /// The invariant that breaks.
+    pub invariant: &'static str,
+    /// How it breaks with the short list.
+    pub how: String,
+    /// The short list.
+    pub operations: Vec<Operation>,
+    /// How many operations the seed has by itself.
+    pub of: usize,
+    /// How many lists were played.
+    pub tries: usize,
+}
+
+/// Shrinks the failure of a seed; `None` when it has none. Plays at most so many lists.
+///
+/// # Errors
+/// When a world itself fails.
+pub fn shrink(seed: u64, scenario: &Scenario, tries_max: usize) -> anyhow::Result<Option<Shrunk>> {
+    let mut list = operations(seed, scenario);
+    let Some(broken) = play(seed, scenario, &list)?.broken.into_iter().next() else { return Ok(None) };
+    let (invariant, mut how, of, mut tries) = (broken.invariant, broken.how, list.len(), 1);
+    let mut size = list.len().div_ceil(2).max(1);
+    while tries < tries_max {
+        let mut at = 0;
+        let before = list.len();
+        while at < list.len() && tries < tries_max {
+            let without: Vec<Operation> = list
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index < at || *index >= at + size)
+                .map(|(_, operation)| operation.clone())
+                .collect();
+            tries += 1;
+            let outcome = play(seed, scenario, &without)?;
+            match outcome.broken.into_iter().find(|broken| broken.invariant == invariant) {
+                Some(broken) => (list, how) = (without, broken.how),
+                None => at += size,
+            }
+        }
+        if size == 1 && list.len() == before {
+            break;
+        }
+        size = size.div_ceil(2).max(1);
+    }
+    Ok(Some(Shrunk { invariant, how, operations: list, of, tries }))
+}

@@ -1,0 +1,504 @@
+//! A mesh of whole nodes, and everything that can be done to it. Who drives it decides what happens when; nothing here
+//! happens by itself but what nodes do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mesh_node::local::Local;
+use mesh_node::service::{Principal, Service as _};
+use mesh_node_core::view::{Contact, Member};
+use mesh_protocol::api::ask::{AskCommand, FlightView, SendRequest};
+use mesh_protocol::api::job::{JobView, RunRequest};
+use mesh_protocol::id::NodeId;
+use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::{JobLimits, JobSpec, Language};
+use mesh_protocol::peer::{MeshView, PeerView};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::time::Instant;
+
+use super::agent::Script;
+use super::founding::{self, derive};
+use super::facts::NodeFacts;
+use super::ledger::{Book, Ledger, Number, SetBack};
+use super::machine::{AGENT, Machine, Outside, name};
+use super::network::{Network, Weather};
+use super::time::Clocks;
+use crate::Trace;
+use crate::disk::{Disk, Image};
+
+/// How long callers wait for what they asked for, in seconds.
+pub(super) const DEADLINE_SECONDS: u64 = 60;
+
+/// Nodes, their network and their disks.
+pub struct World {
+    pub(super) outside: Outside,
+    pub(super) machines: Vec<Machine>,
+    pub(super) rng: ChaCha8Rng,
+    /// Machines with a home of another.
+    doubles: Vec<Machine>,
+    start: Instant,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World({} machines)", self.machines.len())
+    }
+}
+
+/// A copy of a disk, to be put back later.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    image: Image,
+    at_ms: u64,
+}
+
+impl World {
+    /// Homes of one mesh whose nodes have not run yet. Must be called within a paused Tokio runtime.
+    ///
+    /// # Errors
+    /// When the homes cannot be founded.
+    pub fn new(seed: u64, members: usize, weather: Weather) -> anyhow::Result<Self> {
+        let start = Instant::now();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let secret: [u8; 32] = rng.random();
+        let network = Network::new(rng.random(), weather);
+        let homes = founding::found(secret, members)?.into_iter().enumerate();
+        let machine = |(index, home)| {
+            Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start))
+        };
+        let machines = homes.map(machine).collect();
+        Ok(Self { outside: Outside { network, ledger: Ledger::new(start) }, machines, rng, doubles: Vec::new(), start })
+    }
+
+    /// Virtual milliseconds since the world began.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Everything that happened so far.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        self.outside.network.trace()
+    }
+
+    /// The network.
+    #[must_use]
+    pub const fn network(&self) -> &Network {
+        &self.outside.network
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.machines.len()
+    }
+
+    /// Whether there is nobody.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.machines.is_empty()
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, ms: u64) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Starts every node that does not run. A machine that stopped is switched on again: its disk is as a power cut
+    /// left it.
+    ///
+    /// # Errors
+    /// When a node does not start.
+    pub async fn start_all(&mut self) -> anyhow::Result<()> {
+        for index in 0..self.machines.len() {
+            self.start(index).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts one node, unless it runs.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start(&mut self, index: usize) -> anyhow::Result<()> {
+        let Self { machines, outside, rng, .. } = self;
+        let Some(machine) = machines.get_mut(index).filter(|machine| machine.running.is_none()) else {
+            return Ok(());
+        };
+        if machine.disk.is_dead() {
+            machine.disk.reboot(rng);
+            machine.clocks.boot();
+        }
+        outside.network.note("start", &[index as u64]);
+        machine.start(outside).await
+    }
+
+    /// Ends one node where it stands: its process is killed, or with `power` its machine stops and forgets what was
+    /// not synced.
+    pub fn crash(&mut self, index: usize, power: bool) {
+        let Self { machines, outside, rng, .. } = self;
+        let Some(machine) = machines.get_mut(index) else { return };
+        outside.network.note("crash", &[index as u64, u64::from(power)]);
+        machine.kill(outside);
+        if power || machine.disk.is_dead() {
+            machine.disk.reboot(rng);
+            machine.clocks.boot();
+        } else {
+            machine.disk.restart();
+        }
+    }
+
+    /// Stops one node in order.
+    pub async fn stop(&mut self, index: usize) {
+        let Self { machines, outside, .. } = self;
+        if let Some(machine) = machines.get_mut(index) {
+            outside.network.note("stop", &[index as u64]);
+            machine.stop(outside).await;
+        }
+    }
+
+    /// Crashes every machine whose disk died, and says which.
+    pub fn bury_the_dead(&mut self) -> Vec<usize> {
+        let dead = |machine: &&Machine| machine.running.is_some() && machine.disk.is_dead();
+        let dead: Vec<usize> = self.machines.iter().filter(dead).map(|machine| machine.index).collect();
+        dead.iter().for_each(|index| self.crash(*index, true));
+        dead
+    }
+
+    /// The disk of one machine, to be tampered with.
+    #[must_use]
+    pub fn disk(&self, index: usize) -> Option<&Disk> {
+        self.machines.get(index).map(|machine| &machine.disk)
+    }
+
+    /// How long commits of one machine take from now on.
+    pub fn set_commit_ms(&self, index: usize, ms: u64) {
+        if let Some(machine) = self.machines.get(index) {
+            machine.commit_ms.store(ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies a disk while its node runs.
+    #[must_use]
+    pub fn back_up(&self, index: usize) -> Option<Backup> {
+        let machine = self.machines.get(index)?;
+        // What the last sync made durable is what a backup can be sure to hold whole.
+        Some(Backup { image: machine.disk.durable(), at_ms: self.now_ms() })
+    }
+
+    /// Crashes a machine and puts a backup onto its disk.
+    pub fn restore(&mut self, index: usize, backup: &Backup) {
+        let at_ms = self.now_ms();
+        self.crash(index, true);
+        if let Some(machine) = self.machines.get_mut(index) {
+            machine.disk.restore(backup.image.clone());
+            self.outside.network.note("restore", &[index as u64, backup.at_ms]);
+            let set_back = SetBack { machine: index, to_ms: backup.at_ms, at_ms };
+            self.outside.ledger.book().set_back.push(set_back);
+        }
+    }
+
+    /// Runs a copy of a home on a machine of its own, under the same identity.
+    ///
+    /// # Errors
+    /// When its node does not start.
+    pub async fn double(&mut self, index: usize) -> anyhow::Result<()> {
+        let Self { machines, doubles, outside, start, .. } = self;
+        let place = machines.len() + doubles.len();
+        if let Some(machine) = machines.get(index).filter(|machine| machine.running.is_some()) {
+            outside.network.note("double", &[index as u64]);
+            outside.ledger.book().doubled.push(index);
+            let mut double = machine.clone_to(founding::address(place), Clocks::new(*start));
+            double.start(outside).await?;
+            doubles.push(double);
+        }
+        Ok(())
+    }
+
+    /// Ends every copy of a home.
+    pub fn single(&mut self, index: usize) {
+        let Self { doubles, outside, .. } = self;
+        doubles.iter_mut().filter(|double| double.index == index).for_each(|double| double.kill(outside));
+    }
+
+    /// How often nodes were started.
+    #[must_use]
+    pub fn lives(&self) -> u64 {
+        self.machines.iter().chain(&self.doubles).map(|machine| u64::from(machine.lives())).sum()
+    }
+
+    /// Sets a machine's wall clock.
+    pub fn set_wall(&self, index: usize, by_ms: i64) {
+        if let Some(machine) = self.machines.get(index) {
+            machine.clocks.set_wall(by_ms);
+        }
+    }
+
+    /// Sends a machine to sleep: it hears and says nothing, its clocks stand still and its disk takes nothing.
+    pub fn sleep(&self, index: usize) {
+        if let Some(machine) = self.machines.get(index) {
+            machine.clocks.sleep();
+            self.isolate(index, Network::cut);
+        }
+    }
+
+    /// Wakes it.
+    pub fn wake(&self, index: usize) {
+        if let Some(machine) = self.machines.get(index).filter(|machine| machine.clocks.is_asleep()) {
+            machine.clocks.wake();
+            self.isolate(index, Network::mend);
+        }
+    }
+
+    fn isolate(&self, index: usize, how: impl Fn(&Network, SocketAddr, SocketAddr)) {
+        let all: Vec<usize> = (0..self.machines.len()).collect();
+        self.between(&[index], &all, &how);
+        self.between(&all, &[index], &how);
+    }
+
+    /// Cuts packets from some machines to others, one way.
+    pub fn cut(&self, from: &[usize], to: &[usize]) {
+        self.between(from, to, &Network::cut);
+    }
+
+    /// Takes such a cut back.
+    pub fn mend(&self, from: &[usize], to: &[usize]) {
+        self.between(from, to, &Network::mend);
+    }
+
+    fn between(&self, from: &[usize], to: &[usize], how: &impl Fn(&Network, SocketAddr, SocketAddr)) {
+        for from in from.iter().filter_map(|from| self.machines.get(*from)) {
+            for to in to.iter().filter_map(|to| self.machines.get(*to)) {
+                if from.index != to.index {
+                    how(&self.outside.network, from.address, to.address);
+                }
+            }
+        }
+    }
+
+    /// Ends every fault that can be ended: the weather is fair, nobody sleeps, every disk is well and every node runs.
+    ///
+    /// # Errors
+    /// When a node does not start.
+    pub async fn heal(&mut self, weather: Weather) -> anyhow::Result<()> {
+        self.outside.network.note("heal", &[]);
+        for machine in &self.machines {
+            machine.clocks.wake();
+            machine.disk.heal();
+            machine.commit_ms.store(1, Ordering::Relaxed);
+        }
+        self.outside.network.heal(weather);
+        self.bury_the_dead();
+        self.start_all().await
+    }
+
+    /// What answers programs on one machine.
+    #[must_use]
+    pub fn local(&self, index: usize) -> Option<Arc<Local>> {
+        Some(Arc::clone(&self.machines.get(index)?.running.as_ref()?.local))
+    }
+
+    /// How one node sees the others.
+    #[must_use]
+    pub fn view(&self, index: usize) -> Option<MeshView> {
+        Some(self.machines.get(index)?.running.as_ref()?.node.network().view())
+    }
+
+    /// The records one node has: owner, version and body.
+    pub(super) fn bodies(&self, index: usize) -> Vec<(NodeId, u64, u64, Vec<u8>)> {
+        let Some(running) = self.machines.get(index).and_then(|machine| machine.running.as_ref()) else {
+            return Vec::new();
+        };
+        let network = running.node.network();
+        let body = |peer: &PeerView| {
+            let version = peer.version?;
+            Some((peer.node, version.epoch, version.ver, network.signed_record(peer.node)?.body))
+        };
+        network.view().peers.iter().filter_map(body).collect()
+    }
+
+    /// Notes the first outcome of everything that has one by now.
+    pub(super) async fn note_outcomes(&self) {
+        let (asks, jobs) = {
+            let book = self.outside.ledger.book();
+            let asks = book.asks.iter().filter(|(_, it)| it.accepted.is_some() && it.outcome.is_none());
+            let jobs = book.jobs.iter().filter(|(_, it)| it.accepted.is_some() && it.outcome.is_none());
+            let asks: Vec<Number> = asks.map(|(number, _)| *number).collect();
+            let jobs: Vec<Number> = jobs.map(|(number, _)| *number).collect();
+            (asks, jobs)
+        };
+        let now = self.now_ms();
+        for number in asks {
+            if let Some(outcome) = self.flight(number).await.and_then(|view| view.outcome)
+                && let Some(entry) = self.outside.ledger.book().asks.get_mut(&number)
+            {
+                entry.outcome = Some((outcome, now));
+            }
+        }
+        for number in jobs {
+            if let Some(result) = self.job(number).await.and_then(|view| view.result)
+                && let Some(entry) = self.outside.ledger.book().jobs.get_mut(&number)
+            {
+                entry.outcome = Some((result, now));
+            }
+        }
+    }
+
+    /// How many connections one node has.
+    #[must_use]
+    pub fn connections(&self, index: usize) -> Option<usize> {
+        Some(self.machines.get(index)?.running.as_ref()?.node.network().connections())
+    }
+
+    /// What really happened, so far.
+    pub fn with_book<T>(&self, look: impl FnOnce(&Book) -> T) -> T {
+        look(&self.outside.ledger.book())
+    }
+
+    /// What every running node says now.
+    ///
+    /// # Errors
+    /// When stored state cannot be read.
+    pub async fn facts(&self) -> anyhow::Result<BTreeMap<usize, NodeFacts>> {
+        NodeFacts::of_all(self).await
+    }
+
+    /// Whose node one is.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<NodeId> {
+        self.machines.get(index).map(|machine| machine.id)
+    }
+
+    /// Whether everybody sees everybody alive, and everybody's agent.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let all = self.machines.len();
+        (0..all).filter_map(|index| self.local(index)).all(|local| {
+            let view = Arc::clone(&local.view.borrow());
+            let there = |member: &Member| matches!(member.contact, Contact::Here | Contact::Reachable);
+            view.members.values().filter(|member| there(member)).count() == all && view.agents.len() == all
+        })
+    }
+
+    /// Waits until the mesh is whole, for so long at most; how long it took.
+    pub async fn until_whole(&self, within_ms: u64) -> Option<u64> {
+        let since = self.now_ms();
+        while !self.is_whole() {
+            if self.now_ms() >= since + within_ms {
+                return None;
+            }
+            self.pass(10).await;
+        }
+        Some(self.now_ms() - since)
+    }
+
+    /// An operator at one machine asks the agent of another. The answer comes in its own time, into the ledger.
+    pub fn ask(&self, from: usize, to: usize, work_ms: u64) -> Number {
+        let number = self.outside.ledger.ask(from, to);
+        let Some(local) = self.local(from) else { return number };
+        let ledger = self.outside.ledger.clone();
+        let command = AskCommand {
+            to: format!("@{AGENT}.node:n{to}"),
+            task: Script { number, work_ms }.text(),
+            request_id: None,
+            deadline_seconds: Some(DEADLINE_SECONDS),
+        };
+        tokio::spawn(async move {
+            let answer = local.ask(&Principal::Operator, command).await;
+            let now = ledger.now_ms();
+            if let Some(entry) = ledger.book().asks.get_mut(&number) {
+                match answer {
+                    Ok(receipt) => entry.accepted = receipt.flight_id.map(|id| (id, now)),
+                    Err(error) => entry.refused = Some(error.code),
+                }
+            }
+        });
+        number
+    }
+
+    /// An operator at one machine leaves a message for the agent of another.
+    pub fn send(&self, from: usize, to: usize) -> Number {
+        let number = self.outside.ledger.send(from, to);
+        let Some(local) = self.local(from) else { return number };
+        let ledger = self.outside.ledger.clone();
+        let to = format!("@{AGENT}.node:n{to}");
+        let request = SendRequest { to, body: Script { number, work_ms: 0 }.text(), request_id: None };
+        tokio::spawn(async move {
+            let answer = local.send(&Principal::Operator, request).await;
+            let now = ledger.now_ms();
+            if let Some(entry) = ledger.book().sends.get_mut(&number) {
+                match answer {
+                    Ok(receipt) => entry.accepted = Some((receipt.message_id, now)),
+                    Err(error) => entry.refused = Some(error.code),
+                }
+            }
+        });
+        number
+    }
+
+    /// An operator at one machine runs a job on another.
+    pub fn run(&self, from: usize, on: usize, work_ms: u64) -> Number {
+        let number = self.outside.ledger.job(from, on);
+        let Some((local, on)) = self.local(from).zip(name(on).ok()) else { return number };
+        let ledger = self.outside.ledger.clone();
+        let spec = JobSpec {
+            language: Language::Bash,
+            code: Script { number, work_ms }.text(),
+            stdin: String::new(),
+            limits: JobLimits::default(),
+            minimum_isolation: IsolationClass::GvisorApplicationKernel,
+        };
+        let on = Some(on.to_string());
+        let deadline_seconds = Some(DEADLINE_SECONDS);
+        let request = RunRequest { spec, on, idempotency_key: None, deadline_seconds };
+        tokio::spawn(async move {
+            let answer = local.run(&Principal::Operator, request).await;
+            let now = ledger.now_ms();
+            if let Some(entry) = ledger.book().jobs.get_mut(&number) {
+                match answer {
+                    Ok(receipt) => entry.accepted = Some((receipt.job_id, now)),
+                    Err(error) => entry.refused = Some(error.code),
+                }
+            }
+        });
+        number
+    }
+
+    /// An operator takes an ask back.
+    pub fn cancel(&self, number: Number) {
+        let place = {
+            let book = self.outside.ledger.book();
+            book.asks.get(&number).and_then(|entry| Some((entry.from, entry.accepted?.0)))
+        };
+        if let Some((from, flight)) = place
+            && let Some(local) = self.local(from)
+        {
+            tokio::spawn(async move { local.cancel_flight(&Principal::Operator, &flight.to_string()).await });
+        }
+    }
+
+    /// An ask as its origin shows it.
+    pub async fn flight(&self, number: Number) -> Option<FlightView> {
+        let (from, flight) = {
+            let book = self.outside.ledger.book();
+            let entry = book.asks.get(&number)?;
+            (entry.from, entry.accepted?.0)
+        };
+        self.local(from)?.flight(&Principal::Operator, &flight.to_string(), Duration::ZERO).await.ok()
+    }
+
+    /// A job as its origin shows it.
+    pub async fn job(&self, number: Number) -> Option<JobView> {
+        let (from, job) = {
+            let book = self.outside.ledger.book();
+            let entry = book.jobs.get(&number)?;
+            (entry.from, entry.accepted?.0)
+        };
+        self.local(from)?.job_result(&Principal::Operator, job, Duration::ZERO).await.ok()
+    }
+}
