@@ -92,6 +92,8 @@ pub struct DroppedCounts {
     pub other_mesh: u64,
     /// Records not signed by the node they name.
     pub foreign_signature: u64,
+    /// Records of keys that the mesh's root let in no node with.
+    pub not_a_member: u64,
     /// Records over their size limit.
     pub oversize: u64,
     /// Records and datagrams that do not decode or say what nobody may.
@@ -106,6 +108,7 @@ impl DroppedCounts {
     pub const fn total(&self) -> u64 {
         self.other_mesh
             .saturating_add(self.foreign_signature)
+            .saturating_add(self.not_a_member)
             .saturating_add(self.oversize)
             .saturating_add(self.malformed)
             .saturating_add(self.no_room)

@@ -226,6 +226,7 @@ fn serial(subject: &[u8; 32], wall_ms: u64) -> SerialNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mesh_protocol::certificate::{CERTIFICATE_BYTES_MAX, Certificate};
 
     #[test]
     fn a_root_is_its_seed_and_its_moment() {
@@ -247,6 +248,9 @@ mod tests {
         let (node, other) = (NodeId::from_bytes([3; 32]), NodeId::from_bytes([0xff; 32]));
         let leaf = root.issue(node, 1_750_000_000_000).unwrap();
         assert_eq!(leaf.node(), Ok(node));
+        let certificate = Certificate::from_der(leaf.as_der().to_vec());
+        assert_eq!(certificate.verify(root.certificate().key()), Ok(node), "and proves it in its record");
+        assert!(leaf.as_der().len() < CERTIFICATE_BYTES_MAX / 2, "with room for what comes");
         assert_eq!(leaf.as_der().len(), root.issue(other, 1_850_000_000_000).unwrap().as_der().len());
     }
 
