@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::id::NodeId;
 use crate::root::{self, RootKey, SignatureError};
 
-/// Bytes of a certificate in a record. A leaf of this release has about 350; the rest is room for extensions.
+/// Bytes of a certificate in a record. A leaf of this release has about 450; the rest is room for extensions.
 pub const CERTIFICATE_BYTES_MAX: usize = 1_024;
 
 /// `[0] EXPLICIT INTEGER 2`: version 3.

@@ -254,6 +254,18 @@ mod tests {
         assert_eq!(leaf.as_der().len(), root.issue(other, 1_850_000_000_000).unwrap().as_der().len());
     }
 
+    /// The seed of the fuzzer for certificates. `MESH_WRITE_SEEDS=1` writes it, for a leaf that is new.
+    #[test]
+    fn the_bytes_of_a_leaf_never_change() {
+        let root = MeshRoot::from_seed(&[7; 32], 1_700_000_000_000).unwrap();
+        let leaf = root.issue(NodeKey::from_seed(&[42; 32]).node(), 1_750_000_000_000).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol/fuzz/seeds/certificate/leaf");
+        if std::env::var_os("MESH_WRITE_SEEDS").is_some() {
+            std::fs::write(path, leaf.as_der()).unwrap();
+        }
+        assert_eq!(std::fs::read(path).unwrap(), leaf.as_der());
+    }
+
     #[test]
     fn a_clock_at_the_end_of_time_does_not_stop_the_founder() {
         assert!(MeshRoot::from_seed(&[1; 32], u64::MAX).is_ok());
