@@ -25,7 +25,7 @@ use mesh_protocol::id::NodeId;
 
 use crate::storage::Database;
 use crate::transport::{Connection, Receiver, Sender};
-use crate::writer::WriterHandle;
+use crate::writer::{PeerShare, WriterHandle};
 
 use incoming::Incoming;
 use outgoing::Outgoing;
@@ -39,6 +39,8 @@ pub struct Delivery {
     writer: OnceLock<WriterHandle<Machine>>,
     outgoing: Mutex<BTreeMap<NodeId, Outgoing>>,
     incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
+    /// What each peer may have in the writer's queue. Peers are members, so no more than the root let in.
+    shares: Mutex<BTreeMap<NodeId, PeerShare>>,
     /// Peers of whom nothing is taken until their next link.
     paused: Mutex<BTreeSet<NodeId>>,
 }
@@ -53,8 +55,8 @@ impl Delivery {
     /// No sessions yet. Nothing moves before [`Delivery::attach`].
     #[must_use]
     pub fn new(database: Arc<Database>) -> Arc<Self> {
-        let (outgoing, incoming, paused) = Default::default();
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused })
+        let (outgoing, incoming, shares, paused) = Default::default();
+        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, shares, paused })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
@@ -150,6 +152,12 @@ impl Delivery {
         sessions.iter().filter_map(|key| incoming.remove(key)).for_each(Incoming::end);
     }
 
+    /// Whether nothing is taken from this peer until its next link.
+    #[must_use]
+    pub fn is_paused(&self, peer: NodeId) -> bool {
+        self.paused().contains(&peer)
+    }
+
     fn with_outgoing(&self, peer: NodeId, session: u64, call: impl FnOnce(&Outgoing)) {
         if let Some(outgoing) = self.outgoing().get(&peer).filter(|outgoing| outgoing.session() == session) {
             call(outgoing);
@@ -158,9 +166,9 @@ impl Delivery {
 
     /// Hands an event to the writer, waiting for room. False when the node is stopping.
     async fn post(&self, peer: NodeId, delivery: event::Delivery, bytes: usize) -> bool {
-        match self.writer.get() {
-            Some(writer) => writer.post(Event::Delivery(peer, delivery), bytes).await.is_ok(),
-            None => false,
-        }
+        let Some(writer) = self.writer.get() else { return false };
+        let share =
+            self.shares.lock().unwrap_or_else(PoisonError::into_inner).entry(peer).or_default().clone();
+        writer.post_within(&share, Event::Delivery(peer, delivery), bytes).await.is_ok()
     }
 }

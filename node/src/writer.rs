@@ -21,12 +21,14 @@ mod handle;
 mod lanes;
 mod quarantine;
 mod queued;
+mod share;
 mod thread;
 
 pub use core::WriterCore;
 pub use handle::{Refused, WriterHandle};
 pub use quarantine::{Cause, QuarantineKey, Quarantined};
 pub use queued::Queued;
+pub use share::PeerShare;
 pub use thread::{Writer, start};
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +61,9 @@ pub enum SubmitError {
     /// the same idempotency key.
     #[error("the database failed; whether this took effect is not known yet")]
     StorageUnavailable,
+    /// There is no room on the disk, so nothing new is taken. Nothing was changed.
+    #[error("the disk is full: nothing new is taken until there is room")]
+    DiskFull,
     /// Handling the event panicked. Nothing was changed.
     #[error("the node could not handle this; it was recorded and left no other trace")]
     Quarantined,

@@ -115,6 +115,19 @@ impl DroppedCounts {
     }
 }
 
+/// What a peer sent faster than it may, and this node therefore did not look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OverQuota {
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Comparisons of directories.
+    pub exchanges: u64,
+    /// Records in comparisons.
+    pub records: u64,
+    /// Questions.
+    pub questions: u64,
+}
+
 /// Everything one observer can say about one peer at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {

@@ -11,9 +11,10 @@ use mesh_node_core::handler::Handler;
 use mesh_node_core::store::StoreError;
 use tokio::sync::oneshot;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Trouble};
 use super::{WriterCore, WriterError, WriterHandle};
-use crate::limits::{RECOVERY_TRIES_MAX, RECOVERY_WAIT_MS};
+use crate::limits::{DISK_FULL_WAIT_MS, RECOVERY_TRIES_MAX, RECOVERY_WAIT_MS};
+use crate::storage::is_disk_full;
 
 /// A running writer. Dropping it stops the writer, after what is queued.
 pub struct Writer<H: Handler> {
@@ -64,35 +65,39 @@ pub fn start<H: Handler + 'static>(core: WriterCore<H>) -> io::Result<(WriterHan
 fn run<H: Handler>(mut core: WriterCore<H>, lanes: &Lanes<H>) -> Result<(), WriterError> {
     while let Some(batch) = lanes.next_batch() {
         if let Err(error) = core.run_batch(batch) {
-            lanes.set_available(false);
             recover(&mut core, lanes, error)?;
-            lanes.set_available(true);
+            lanes.set_trouble(None);
         }
     }
     Ok(())
 }
 
-/// Opens the database again until it works. At once first, then with growing waits.
+/// Opens the database again until it works. At once first, then with growing waits; for as long as it takes while the
+/// disk is full, which is no defect and which only people can end.
 fn recover<H: Handler>(
     core: &mut WriterCore<H>,
     lanes: &Lanes<H>,
     mut source: StoreError,
 ) -> Result<(), WriterError> {
     let mut wait = Duration::from_millis(RECOVERY_WAIT_MS);
-    for tries in 1..=RECOVERY_TRIES_MAX {
-        tracing::error!(
-            tries,
-            error = &source as &dyn std::error::Error,
-            "the database failed; opening it again"
-        );
+    let mut tries = 0;
+    loop {
+        let full = is_disk_full(&source);
+        lanes.set_trouble(Some(if full { Trouble::DiskFull } else { Trouble::Failing }));
+        let cause = &source as &dyn std::error::Error;
+        if full {
+            tracing::error!(error = cause, "the disk is full; waiting for room");
+        } else {
+            tries += 1;
+            tracing::error!(tries, error = cause, "the database failed; opening it again");
+        }
         match core.recover() {
             Ok(()) => return Ok(()),
             Err(error) => source = error,
         }
-        if tries == RECOVERY_TRIES_MAX || lanes.wait_stopped(wait) {
+        if tries >= RECOVERY_TRIES_MAX || lanes.wait_stopped(wait) {
             return Err(WriterError::Storage { tries, source });
         }
-        wait = wait.saturating_mul(2);
+        wait = if full { Duration::from_millis(DISK_FULL_WAIT_MS) } else { wait.saturating_mul(2) };
     }
-    Err(WriterError::Storage { tries: RECOVERY_TRIES_MAX, source })
 }
