@@ -10,7 +10,8 @@ use mesh_protocol::codec::{decode, encode, frame};
 use mesh_protocol::delivery::{Content, Epoch, Open, Parcel, ToReceiver, ToSender};
 use mesh_protocol::id::{MeshId, MessageId, NodeId};
 use mesh_protocol::message::PeerMessage;
-use mesh_protocol::record::{NodeRecord, SignedRecord};
+use mesh_protocol::probe::{Probe, Standing};
+use mesh_protocol::record::{NodeRecord, RecordVersion, SignedRecord};
 use mesh_protocol::stream::StreamKind;
 use mesh_protocol::sync::SyncFrame;
 use mesh_tests::network::Host;
@@ -49,6 +50,7 @@ impl Insider {
         let endpoint = identity.endpoint(&node.host, 0);
         let link = dial(&endpoint, target).await.unwrap();
         greet(&link, mesh, &key).await.unwrap();
+        tokio::spawn(answer_probes(link.clone()));
         Self { key, mesh, certificate, link, host: node.host.clone(), identity, _endpoint: endpoint }
     }
 
@@ -65,7 +67,7 @@ impl Insider {
         self.link.close_reason().is_none()
     }
 
-    /// One more connection of the same member, which nobody asked for.
+    /// One more connection of the same member, under the number of the one it has, which no honest dialler gives twice.
     pub(crate) async fn connect_again(&self, target: &Node) -> Result<(), quinn::ConnectionError> {
         let endpoint = self.identity.endpoint(&self.host, 0);
         let link = dial(&endpoint, target).await?;
@@ -109,6 +111,16 @@ impl Insider {
         let answered: ToSender = decode(&next_frame(&mut receive).await.expect("it is answered")).unwrap();
         assert!(matches!(answered, ToSender::Resume(resume) if resume.mark == 0), "{answered:?}");
         Delivery { send, receive, next: 1 }
+    }
+}
+
+/// Whoever answers no probe is soon taken for dead, and closed.
+async fn answer_probes(link: quinn::Connection) {
+    while let Ok(bytes) = link.read_datagram().await {
+        if let Ok(Probe::Ping { seq, .. }) = Probe::decode(&bytes) {
+            let standing = Standing { version: RecordVersion::default(), accusations: Vec::new() };
+            let _ = link.send_datagram(Probe::Ack { seq, standing }.encode().into());
+        }
     }
 }
 
