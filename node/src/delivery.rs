@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use crate::randomness::Randomness;
 use crate::storage::Database;
 use crate::transport::{Connection, Receiver, Sender};
-use crate::writer::WriterHandle;
+use crate::writer::{PeerShare, WriterHandle};
 
 use acknowledged::Acknowledged;
 use incoming::Incoming;
@@ -46,6 +46,8 @@ pub struct Delivery {
     writer: OnceLock<WriterHandle<Machine>>,
     outgoing: Mutex<BTreeMap<NodeId, Outgoing>>,
     incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
+    /// What each peer may have in the writer's queue. Peers are members, so no more than the root let in.
+    shares: Mutex<BTreeMap<NodeId, PeerShare>>,
     /// Peers of whom nothing is taken until their next link.
     paused: Mutex<BTreeSet<NodeId>>,
     acknowledged: Acknowledged,
@@ -63,9 +65,10 @@ impl Delivery {
     /// No sessions yet. Nothing moves before [`Delivery::attach`].
     #[must_use]
     pub fn new(database: Arc<Database>, randomness: Randomness) -> Arc<Self> {
-        let (outgoing, incoming, paused, acknowledged) = Default::default();
+        let (outgoing, incoming, shares, paused, acknowledged) = Default::default();
         let rng = Mutex::new(randomness.stream("delivery"));
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused, acknowledged, rng })
+        let writer = OnceLock::new();
+        Arc::new(Self { database, writer, outgoing, incoming, shares, paused, acknowledged, rng })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
@@ -176,6 +179,12 @@ impl Delivery {
         sessions.iter().filter_map(|key| incoming.remove(key)).for_each(Incoming::end);
     }
 
+    /// Whether nothing is taken from this peer until its next link.
+    #[must_use]
+    pub fn is_paused(&self, peer: NodeId) -> bool {
+        self.paused().contains(&peer)
+    }
+
     fn with_outgoing(&self, peer: NodeId, session: u64, call: impl FnOnce(&Outgoing)) {
         if let Some(outgoing) = self.outgoing().get(&peer).filter(|outgoing| outgoing.session() == session) {
             call(outgoing);
@@ -184,9 +193,9 @@ impl Delivery {
 
     /// Hands an event to the writer, waiting for room. False when the node is stopping.
     async fn post(&self, peer: NodeId, delivery: event::Delivery, bytes: usize) -> bool {
-        match self.writer.get() {
-            Some(writer) => writer.post(Event::Delivery(peer, delivery), bytes).await.is_ok(),
-            None => false,
-        }
+        let Some(writer) = self.writer.get() else { return false };
+        let share =
+            self.shares.lock().unwrap_or_else(PoisonError::into_inner).entry(peer).or_default().clone();
+        writer.post_within(&share, Event::Delivery(peer, delivery), bytes).await.is_ok()
     }
 }

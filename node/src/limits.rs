@@ -3,6 +3,9 @@
 //! Bounds on what crosses a wire are in the protocol crate. When a bound is reached new work is refused with an error
 //! that says so; accepted work is never dropped.
 
+use mesh_node_core::quota::Rate;
+use mesh_protocol::sync::MEMBERS_MAX;
+
 // --- writer and storage ---
 
 /// Events of one batch. At 256 the disk's flush is already a small part of an event's cost; more would only raise the
@@ -29,6 +32,10 @@ pub const EVENTS_PER_ROUND: usize = 3;
 /// Times a failed commit is recovered from (database opened again, batch run again) before the node stops.
 pub const RECOVERY_TRIES_MAX: u32 = 8;
 
+/// Milliseconds between two looks at whether a full disk has room again. They are not counted as tries: what was accepted
+/// waits in memory, and the node goes on when somebody made room.
+pub const DISK_FULL_WAIT_MS: u64 = 500;
+
 /// Milliseconds before the second recovery; doubled before each later one, so all of them take about 25 s: long enough
 /// for someone to free a full disk, short enough that a broken one is soon called broken.
 pub const RECOVERY_WAIT_MS: u64 = 200;
@@ -42,6 +49,36 @@ pub const DATABASE_CACHE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes up to which a database file is verified page by page at start (a second or two at most). Larger files are
 /// verified only where they are read.
 pub const DATABASE_CHECK_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// Events of one peer that wait in the writer's queue or are in a running batch: one batch that runs and one that is
+/// filled, so that a peer alone keeps the disk busy and a parcel of another waits for two batches at most. The peer's
+/// stream is not read meanwhile.
+pub const PEER_EVENTS_MAX: usize = 2 * BATCH_EVENTS_MAX;
+
+/// Bytes of those events: two of the longest frames.
+pub const PEER_EVENT_BYTES_MAX: usize = 2 * mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
+
+// --- what a peer may make this node do ---
+
+/// Datagrams of one peer. It probes this node about once a second and answers its probes; the burst is what a mesh that
+/// has just healed says at once.
+pub const PEER_DATAGRAMS: Rate = Rate { burst: 400, per_second: 100 };
+
+/// Comparisons of directories that one peer begins. It has a reason every few seconds, and after news a few a second.
+pub const PEER_EXCHANGES: Rate = Rate { burst: 50, per_second: 10 };
+
+/// Those of them at once: a peer begins the next when one has ended.
+pub const PEER_EXCHANGES_AT_ONCE: usize = 4;
+
+/// Records of one peer, each of which costs two signature checks (about 0.1 ms). Twice a whole directory fits in the
+/// burst; the rate is a twentieth of a processor.
+pub const PEER_RECORDS: Rate = Rate { burst: 2 * MEMBERS_MAX as u32, per_second: 500 };
+
+/// Questions of one peer. Each look at its status asks one, and people's programs look often.
+pub const PEER_QUESTIONS: Rate = Rate { burst: 200, per_second: 100 };
+
+/// Those of them at once.
+pub const PEER_QUESTIONS_AT_ONCE: usize = 32;
 
 // --- clock ---
 

@@ -169,11 +169,13 @@ fn unavailable(error: &SubmitError) -> ApiError {
         SubmitError::Full => (ErrorKind::Busy, "node_busy"),
         SubmitError::Stopped => (ErrorKind::Unavailable, "shutting_down"),
         SubmitError::StorageUnavailable => (ErrorKind::Unavailable, "storage_unavailable"),
+        SubmitError::DiskFull => (ErrorKind::Unavailable, "disk_full"),
         SubmitError::Quarantined | SubmitError::Unreadable(_) | SubmitError::NoReply => {
             (ErrorKind::Internal, "internal_error")
         }
     };
-    ApiError::new(kind, code, error.to_string())
+    let error = ApiError::new(kind, code, error.to_string());
+    if code == "disk_full" { error.hint("free some; the node goes on by itself") } else { error }
 }
 
 /// State that cannot be read: the details are for the log, which has the whole chain.

@@ -12,6 +12,7 @@ mod connection;
 mod driver;
 mod exchange;
 mod question;
+mod quota;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use mesh_node_core::links::ConnectionKey;
 use mesh_node_core::membership::{Identity, Input, Membership};
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::MeshView;
+use mesh_protocol::peer::{MeshView, OverQuota};
 use mesh_protocol::policy::Grant;
 use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
@@ -34,7 +35,9 @@ use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::identity::{Admission, NodeKey};
 use crate::randomness::Randomness;
-use crate::transport::{Connection, Endpoint};
+use crate::transport::{Connection, Counts, Endpoint};
+
+use quota::Quotas;
 
 /// Events the driver has not looked at. A connection that brings more waits.
 const EVENTS_MAX: usize = 1_024;
@@ -107,6 +110,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     delivery: Arc<Delivery>,
     observer: Arc<dyn Observer>,
+    quotas: Quotas,
     events: mpsc::Sender<Event>,
 }
 
@@ -173,6 +177,7 @@ impl Network {
             clock,
             delivery,
             observer,
+            quotas: Quotas::default(),
             events,
         });
         let driver = driver::Driver::new(Arc::clone(&shared), &identity, key, randomness);
@@ -215,6 +220,24 @@ impl Network {
     #[must_use]
     pub fn rtt(&self, peer: NodeId) -> Option<Duration> {
         self.shared.link(peer).map(|connection| connection.rtt())
+    }
+
+    /// What a peer sent faster than it may.
+    #[must_use]
+    pub fn over_quota(&self, peer: NodeId) -> OverQuota {
+        self.shared.quotas.over(peer)
+    }
+
+    /// Whether nothing is taken from a peer until its next link.
+    #[must_use]
+    pub fn is_paused(&self, peer: NodeId) -> bool {
+        self.shared.delivery.is_paused(peer)
+    }
+
+    /// What happened to those who dialled this node.
+    #[must_use]
+    pub fn connections(&self) -> Counts {
+        self.shared.endpoint.counts()
     }
 
     /// The revocation list in force.

@@ -24,7 +24,7 @@ pub use database::Database;
 pub use schema::SCHEMA_VERSION;
 pub use snapshot::Snapshot;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use mesh_node_core::store::StoreError;
@@ -118,6 +118,19 @@ impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         Self::Backend(Box::new(error))
     }
+}
+
+/// Whether a failure is for want of room and nothing else: it ends when somebody makes room.
+#[must_use]
+pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let no_room =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    let here = match error.downcast_ref::<redb::Error>() {
+        Some(redb::Error::Io(error)) => no_room(error),
+        Some(_) => false,
+        None => error.downcast_ref::<io::Error>().is_some_and(no_room),
+    };
+    here || error.source().is_some_and(is_disk_full)
 }
 
 /// A failure inside a transaction, whichever of redb's error types it came as.

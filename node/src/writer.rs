@@ -21,6 +21,7 @@ mod handle;
 mod lanes;
 mod quarantine;
 mod queued;
+mod share;
 mod thread;
 mod work;
 
@@ -28,6 +29,7 @@ pub use core::WriterCore;
 pub use handle::{Refused, WriterHandle};
 pub use quarantine::{Cause, QuarantineKey, Quarantined};
 pub use queued::Queued;
+pub use share::PeerShare;
 pub use thread::{Writer, start, start_here};
 pub use work::Pace;
 
@@ -61,6 +63,9 @@ pub enum SubmitError {
     /// the same idempotency key.
     #[error("the database failed; whether this took effect is not known yet")]
     StorageUnavailable,
+    /// There is no room on the disk, so nothing new is taken. Nothing was changed.
+    #[error("the disk is full: nothing new is taken until there is room")]
+    DiskFull,
     /// Handling the event panicked. Nothing was changed.
     #[error("the node could not handle this; it was recorded and left no other trace")]
     Quarantined,

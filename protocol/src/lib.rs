@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod api;
+pub mod certificate;
 pub mod close;
 pub mod codec;
 pub mod delivery;

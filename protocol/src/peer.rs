@@ -92,6 +92,8 @@ pub struct DroppedCounts {
     pub other_mesh: u64,
     /// Records not signed by the node they name.
     pub foreign_signature: u64,
+    /// Records of keys that the mesh's root let in no node with.
+    pub not_a_member: u64,
     /// Records over their size limit.
     pub oversize: u64,
     /// Records and datagrams that do not decode or say what nobody may.
@@ -106,10 +108,24 @@ impl DroppedCounts {
     pub const fn total(&self) -> u64 {
         self.other_mesh
             .saturating_add(self.foreign_signature)
+            .saturating_add(self.not_a_member)
             .saturating_add(self.oversize)
             .saturating_add(self.malformed)
             .saturating_add(self.no_room)
     }
+}
+
+/// What a peer sent faster than it may, and this node therefore did not look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OverQuota {
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Comparisons of directories.
+    pub exchanges: u64,
+    /// Records in comparisons.
+    pub records: u64,
+    /// Questions.
+    pub questions: u64,
 }
 
 /// Everything one observer can say about one peer at one moment.

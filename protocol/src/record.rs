@@ -1,8 +1,9 @@
 //! A node's directory record: where it is, what it can do and which agents it advertises, signed by itself.
 //!
 //! Only its owner writes a record, so members pass it on without being trusted: whoever holds it checks the owner's
-//! Ed25519 signature over the bytes as received. Order is (`epoch`, `ver`): the epoch is raised and committed at every
-//! start of the owner, the version at every change in between.
+//! Ed25519 signature over the bytes as received, and the root's in the owner's certificate, so that no member can make
+//! others up. Order is (`epoch`, `ver`): the epoch is raised and committed at every start of the owner, the version at
+//! every change in between.
 //!
 //! It claims; it does not prove. A record says nothing about whether its node can be reached (each observer finds that
 //! out) or may be trusted with work (each operator decides that).
@@ -16,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::address::Name;
+use crate::certificate::{Certificate, CertificateError};
 use crate::codec::{self, DecodeError};
 use crate::id::{MeshId, NodeId};
 use crate::isolation::IsolationClass;
 use crate::job::Language;
 use crate::limits::{ADDRESSES_MAX, ADVERTISED_AGENTS_MAX};
-use crate::root;
+use crate::root::{self, RootKey};
 
 /// Bytes of a record's body: 64 agents with full descriptions fit; with every other text at its limit too they would
 /// not, and the owner has to say less. Small enough that a page of records holds at least three.
@@ -31,9 +33,9 @@ pub const DESCRIPTION_BYTES_MAX: usize = 200;
 /// Bytes of the other free texts in a record (build, harness, reason): enough for a version or a short clause.
 pub const RECORD_TEXT_BYTES_MAX: usize = 120;
 /// The version byte this release writes and the only one it reads.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
 
-const SIGNING_PREFIX: &[u8] = b"mesh-record/1";
+const SIGNING_PREFIX: &[u8] = b"mesh-record/2";
 
 /// The place of a record among its owner's: the later one replaces the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -136,6 +138,8 @@ pub struct NodeRecord {
     pub mesh: MeshId,
     /// The owner, whose key signs it.
     pub node: NodeId,
+    /// The root's word that the owner is a member.
+    pub certificate: Certificate,
     /// Its place among the owner's records.
     pub version: RecordVersion,
     /// What the owner says about its own life.
@@ -152,7 +156,7 @@ pub struct SignedRecord {
     /// The version byte and the encoded [`NodeRecord`].
     #[serde(with = "serde_bytes")]
     pub body: Vec<u8>,
-    /// Ed25519 over `"mesh-record/1" || body`.
+    /// Ed25519 over `"mesh-record/2" || body`.
     #[serde(with = "serde_bytes")]
     pub signature: [u8; 64],
 }
@@ -194,6 +198,25 @@ pub enum RecordError {
         /// The node it names.
         node: NodeId,
     },
+    /// Its certificate does not make the node it names a member.
+    #[error("the record of {node:?} has {cause}")]
+    NotAMember {
+        /// The node it names.
+        node: NodeId,
+        /// What is wrong with the certificate.
+        cause: MembershipError,
+    },
+}
+
+/// Why a certificate does not make a record's owner a member.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum MembershipError {
+    /// It proves nothing about anybody.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// It is another member's.
+    #[error("the certificate of another node")]
+    OtherNode,
 }
 
 impl NodeRecord {
@@ -210,22 +233,29 @@ impl NodeRecord {
         let signature = key.sign(&signed_bytes(&body)).to_bytes();
         Ok(SignedRecord { body, signature })
     }
+
+    fn prove_membership(&self, root: &RootKey) -> Result<(), MembershipError> {
+        if self.certificate.verify(root)? == self.node { Ok(()) } else { Err(MembershipError::OtherNode) }
+    }
 }
 
 impl SignedRecord {
-    /// Checks everything about the record: size, encoding, mesh, contents and signature, in this order, so that the
-    /// costly check comes last.
+    /// Checks everything about the record: size, encoding, mesh, contents, the owner's signature and the root's, in
+    /// this order, so that the costly checks come last.
     ///
     /// # Errors
     /// The first [`RecordError`] that applies.
-    pub fn verify(self, mesh: MeshId) -> Result<VerifiedRecord, RecordError> {
+    pub fn verify(self, root: &RootKey) -> Result<VerifiedRecord, RecordError> {
         let record = self.decode()?;
-        if record.mesh != mesh {
+        if record.mesh != root.mesh() {
             return Err(RecordError::OtherMesh { found: record.mesh });
         }
         record.advertisement.check()?;
         root::verify(record.node.as_bytes(), &signed_bytes(&self.body), &self.signature)
             .map_err(|_| RecordError::ForeignSignature { node: record.node })?;
+        record
+            .prove_membership(root)
+            .map_err(|cause| RecordError::NotAMember { node: record.node, cause })?;
         Ok(VerifiedRecord { record, signed: self })
     }
 

@@ -18,8 +18,7 @@ use crate::limits::CONTROL_FRAME_BYTES_MAX;
 use crate::peer::PeerState;
 use crate::record::{RECORD_BYTES_MAX, RecordVersion, SignedRecord};
 
-/// Members one directory holds. Records are signed by whoever made the key, so a member could invent any number of
-/// nodes; this is where that ends. Every digest fits in one frame.
+/// Members one directory holds: every digest fits in one frame.
 pub const MEMBERS_MAX: usize = 1_024;
 /// Bytes of one digest row: prefix, version and liveness.
 pub const DIGEST_ROW_BYTES: usize = 17;

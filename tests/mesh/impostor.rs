@@ -1,8 +1,9 @@
 //! Peers that are not what they show: QUIC and TLS by hand.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use mesh_node::identity::{Leaf, NodeKey};
+use mesh_node::identity::{Leaf, MeshRoot, NodeKey};
 use mesh_protocol::codec;
 use mesh_protocol::hello::{Features, Hello, HelloAck, MINORS};
 use mesh_protocol::id::MeshId;
@@ -33,6 +34,15 @@ impl Impostor {
     /// Shows this certificate and signs with this key.
     pub(crate) fn new(leaf: Leaf, key: NodeKey) -> Self {
         Self { leaf, key, provider: aws_lc_rs::default_provider() }
+    }
+
+    /// A node of another mesh.
+    pub(crate) fn stranger() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let wall_ms = u64::try_from(since.as_millis()).unwrap();
+        let root = MeshRoot::from_seed(&[9; 32], wall_ms).unwrap();
+        let key = NodeKey::generate().unwrap();
+        Self::new(root.issue(key.node(), wall_ms).unwrap(), key)
     }
 
     /// Offers no post-quantum key exchange.

@@ -1,9 +1,8 @@
 //! Who is not let in, and how status shows it.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use mesh_node::identity::{MeshRoot, NodeKey};
+use mesh_node::identity::NodeKey;
 use mesh_protocol::api::mesh::ExpelRequest;
 use mesh_tests::network::Network;
 
@@ -22,15 +21,6 @@ async fn pair(network: &Network, root: &Path) -> (Node, Node) {
     (atlas, nova)
 }
 
-/// A node of another mesh.
-fn stranger() -> Impostor {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let wall_ms = u64::try_from(since.as_millis()).unwrap();
-    let root = MeshRoot::from_seed(&[9; 32], wall_ms).unwrap();
-    let key = NodeKey::generate().unwrap();
-    Impostor::new(root.issue(key.node(), wall_ms).unwrap(), key)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_thieves_and_the_revoked_are_refused_in_the_handshake() {
     let Some(network) = Network::new(3).unwrap() else { return };
@@ -39,7 +29,7 @@ async fn strangers_thieves_and_the_revoked_are_refused_in_the_handshake() {
     let mesh = atlas.client.status().await.unwrap().mesh.unwrap();
     let elsewhere = network.host(2);
 
-    let stranger = stranger();
+    let stranger = Impostor::stranger();
     let endpoint = stranger.endpoint(&elsewhere, 0);
     let ended = dial(&endpoint, &atlas).await.unwrap().closed().await;
     assert_eq!(alert(&ended), UNKNOWN_CA);
@@ -80,7 +70,7 @@ async fn shown_of(
     let Some(network) = Network::new(3).unwrap() else { return };
     let root = tempfile::tempdir().unwrap();
     let (atlas, mut nova) = pair(&network, root.path()).await;
-    let leaf = certificate_of(&stranger().endpoint(&network.host(2), 0), &nova).await;
+    let leaf = certificate_of(&Impostor::stranger().endpoint(&network.host(2), 0), &nova).await;
     nova.kill();
     let impostor = disguise(&nova, leaf).answer(&nova.host);
     let shown = atlas.peer_when("nova", error, |peer| {
@@ -111,7 +101,7 @@ async fn a_thief_at_a_members_address_is_shown_as_not_the_owner_of_its_certifica
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_at_a_members_address_is_shown_as_not_a_member() {
-    shown_of(|_, _| stranger(), "refused here: not a member of this mesh", "unreachable").await;
+    shown_of(|_, _| Impostor::stranger(), "refused here: not a member of this mesh", "unreachable").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

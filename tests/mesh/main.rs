@@ -13,11 +13,16 @@
 
 mod asks;
 mod cuts;
+mod disks;
 #[path = "../../node/tests/transport/gullible.rs"]
 mod gullible;
+mod hostile;
 mod impostor;
 mod impostors;
+mod insider;
 mod jobs;
 mod kills;
+mod load;
 mod node;
+mod revocations;
 mod tickets;

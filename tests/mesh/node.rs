@@ -9,7 +9,7 @@ use std::time::Duration;
 use mesh_node::api::tokens::Token;
 use mesh_node::client::{Client, Endpoint};
 use mesh_node::home::Home;
-use mesh_protocol::api::ask::{AskCommand, FlightView, Receipt};
+use mesh_protocol::api::ask::{AskCommand, FlightView, Receipt, SendRequest};
 use mesh_protocol::api::node::{PeerStatus, Status};
 use mesh_tests::network::Host;
 use rustix::process::{Pid, Signal, kill_process};
@@ -131,6 +131,19 @@ impl Node {
         process.wait().unwrap();
     }
 
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.process.as_ref().expect("it runs")), signal).unwrap();
+    }
+
+    /// Mebibytes of memory the process has (proc_pid_status(5)).
+    pub(crate) fn resident_mib(&self) -> u64 {
+        let pid = self.process.as_ref().expect("it runs").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1_024
+    }
+
     /// The status, once it is as it should be.
     pub(crate) async fn status_when(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + WITHIN;
@@ -165,6 +178,12 @@ impl Node {
     pub(crate) async fn ask(&self, to: &str, task: &str, deadline_seconds: Option<u64>) -> Receipt {
         let command = AskCommand { to: to.into(), task: task.into(), request_id: None, deadline_seconds };
         self.client.ask(&command).await.unwrap()
+    }
+
+    /// Sends an agent a message, which is accepted.
+    pub(crate) async fn tell(&self, to: &str, body: &str) {
+        let request = SendRequest { to: to.into(), body: body.into(), request_id: None };
+        self.client.send(&request, 0).await.unwrap();
     }
 
     /// The flight, once it is as it should be.

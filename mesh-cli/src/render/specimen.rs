@@ -2,11 +2,12 @@
 
 use mesh_protocol::api::ask::{AgentView, DeliveryPhase, FlightView, Held, Receipt};
 use mesh_protocol::api::job::{AttestationView, JobView};
-use mesh_protocol::api::node::{ExecutorView, OutboxView, PeerStatus, Status};
+use mesh_protocol::api::node::{ConnectionCounts, ExecutorView, OutboxView, PeerStatus, Status};
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MeshId, MessageId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobResult, JobStatus, Language};
+use mesh_protocol::peer::{DroppedCounts, OverQuota};
 use mesh_protocol::policy::{Grant, PermissionProfile, Trust};
 
 /// When everything here is looked at.
@@ -42,6 +43,9 @@ pub(crate) fn peer(name: &str, state: &str) -> PeerStatus {
         grant: Grant::from(Trust::Team),
         granted: Some(Grant::from(Trust::Mine)),
         outbox: OutboxView::default(),
+        paused: false,
+        dropped: DroppedCounts::default(),
+        over_quota: OverQuota::default(),
     }
 }
 
@@ -67,6 +71,7 @@ pub(crate) fn status() -> Status {
         jobs_open: 0,
         isolated: false,
         warnings: Vec::new(),
+        connections: ConnectionCounts::default(),
     }
 }
 

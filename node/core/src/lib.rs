@@ -25,6 +25,7 @@ pub mod membership;
 pub mod outbox;
 pub mod placement;
 pub mod policy;
+pub mod quota;
 mod receive;
 pub mod roster;
 pub mod site;

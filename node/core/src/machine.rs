@@ -31,6 +31,10 @@ use crate::turn::{Place, Turn};
 /// Milliseconds a peer is asked to wait when this node remembers as much of it as it may.
 const INBOX_FULL_RETRY_MS: u64 = 30_000;
 
+/// A body that makes the handler of parcels panic where debug assertions are on, and is nonsense everywhere else: tests
+/// ask for a defect with it, from the outside.
+pub const DEFECT: &[u8] = b"\xffa test asks for a defect";
+
 /// The machine of one node.
 #[derive(Debug)]
 pub struct Machine {
@@ -312,6 +316,7 @@ fn lost(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, gap: Gap) -> Result
 fn take(turn: &mut Turn<'_, '_>, peer: NodeId, session: u64, parcel: &Parcel) -> Result<(), StoreError> {
     let take = outbox::take(turn.tx, turn.now, peer, session, parcel.clone())?;
     if let Take::Apply { body, .. } = &take {
+        debug_assert_ne!(body.as_slice(), DEFECT, "a test asked for it");
         match decode::<PeerMessage>(body) {
             Ok(message) => receive::handle(turn, peer, message)?,
             // A message of a newer release, or nonsense: it is taken, so that what follows is not held up, and said.

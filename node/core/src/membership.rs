@@ -55,9 +55,11 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use mesh_protocol::id::{MeshId, NodeId};
+use mesh_protocol::certificate::Certificate;
+use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, Moment};
 use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
+use mesh_protocol::root::RootKey;
 use rand::Rng;
 
 use crate::directory::Directory;
@@ -71,10 +73,12 @@ use peer::Peer;
 /// Who this node is, for one start of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The mesh.
-    pub mesh: MeshId,
+    /// The mesh's root, by which records of members are told from others.
+    pub root: RootKey,
     /// This node.
     pub node: NodeId,
+    /// What makes it a member.
+    pub certificate: Certificate,
     /// Starts of this node, raised and committed before this one.
     pub epoch: u64,
 }

@@ -5,19 +5,28 @@
 use ed25519_dalek::SigningKey;
 use mesh_node_core::directory::exchange::{Exchange, ExchangeError};
 use mesh_node_core::directory::{Directory, Taken};
-use mesh_protocol::id::{MeshId, NodeId};
+use mesh_protocol::certificate::Certificate;
+use mesh_protocol::id::NodeId;
 use mesh_protocol::limits::CONTROL_FRAME_BYTES_MAX;
 use mesh_protocol::record::{
     AdvertisedAgent, Advertisement, AgentState, Capabilities, Lifecycle, Load, NodeRecord, ProtocolRange,
     RecordVersion, VerifiedRecord,
 };
+use mesh_protocol::root::RootKey;
 use mesh_protocol::sync::{Liveness, SyncFrame};
 use proptest::prelude::*;
 
-const MESH: MeshId = MeshId::from_bytes([7; 16]);
+fn root() -> SigningKey {
+    SigningKey::from_bytes(&[7; 32])
+}
+
+fn trusted() -> RootKey {
+    RootKey::from_bytes(root().verifying_key().to_bytes())
+}
 
 fn record(node: u8, ver: u64, agents: usize) -> VerifiedRecord {
     let key = SigningKey::from_bytes(&[node; 32]);
+    let id = NodeId::from_bytes(key.verifying_key().to_bytes());
     let agent = |n| AdvertisedAgent {
         name: format!("agent-{n:02}").parse().unwrap(),
         harness: "command".to_owned(),
@@ -25,8 +34,9 @@ fn record(node: u8, ver: u64, agents: usize) -> VerifiedRecord {
         description: "x".repeat(200),
     };
     let record = NodeRecord {
-        mesh: MESH,
-        node: NodeId::from_bytes(key.verifying_key().to_bytes()),
+        mesh: trusted().mesh(),
+        node: id,
+        certificate: Certificate::bare(&root(), id),
         version: RecordVersion { epoch: 1, ver },
         lifecycle: Lifecycle::Up,
         advertisement: Advertisement {
@@ -40,7 +50,7 @@ fn record(node: u8, ver: u64, agents: usize) -> VerifiedRecord {
         },
         wall_ms: u64::try_from(agents).unwrap(),
     };
-    record.sign(&key).unwrap().verify(MESH).unwrap()
+    record.sign(&key).unwrap().verify(&trusted()).unwrap()
 }
 
 /// Runs one exchange to its end; how many frames each side sent.
@@ -55,7 +65,7 @@ fn exchange(one: &mut Directory, other: &mut Directory) -> [usize; 2] {
             assert!(body.len() <= CONTROL_FRAME_BYTES_MAX);
             let step = responder.handle(other, |_| Liveness::Unsaid, &body).unwrap();
             step.heard.records.into_iter().for_each(|signed| {
-                other.take(signed.verify(MESH).unwrap());
+                other.take(signed.verify(&trusted()).unwrap());
             });
             sent[1] += step.send.len();
             to_initiator.extend(step.send);
@@ -64,7 +74,7 @@ fn exchange(one: &mut Directory, other: &mut Directory) -> [usize; 2] {
             assert!(body.len() <= CONTROL_FRAME_BYTES_MAX);
             let step = initiator.handle(one, |_| Liveness::Unsaid, &body).unwrap();
             step.heard.records.into_iter().for_each(|signed| {
-                one.take(signed.verify(MESH).unwrap());
+                one.take(signed.verify(&trusted()).unwrap());
             });
             sent[0] += step.send.len();
             to_responder.extend(step.send);

@@ -226,6 +226,7 @@ fn serial(subject: &[u8; 32], wall_ms: u64) -> SerialNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mesh_protocol::certificate::{CERTIFICATE_BYTES_MAX, Certificate};
 
     #[test]
     fn a_root_is_its_seed_and_its_moment() {
@@ -247,7 +248,22 @@ mod tests {
         let (node, other) = (NodeId::from_bytes([3; 32]), NodeId::from_bytes([0xff; 32]));
         let leaf = root.issue(node, 1_750_000_000_000).unwrap();
         assert_eq!(leaf.node(), Ok(node));
+        let certificate = Certificate::from_der(leaf.as_der().to_vec());
+        assert_eq!(certificate.verify(root.certificate().key()), Ok(node), "and proves it in its record");
+        assert!(leaf.as_der().len() < CERTIFICATE_BYTES_MAX / 2, "with room for what comes");
         assert_eq!(leaf.as_der().len(), root.issue(other, 1_850_000_000_000).unwrap().as_der().len());
+    }
+
+    /// The seed of the fuzzer for certificates. `MESH_WRITE_SEEDS=1` writes it, for a leaf that is new.
+    #[test]
+    fn the_bytes_of_a_leaf_never_change() {
+        let root = MeshRoot::from_seed(&[7; 32], 1_700_000_000_000).unwrap();
+        let leaf = root.issue(NodeKey::from_seed(&[42; 32]).node(), 1_750_000_000_000).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol/fuzz/seeds/certificate/leaf");
+        if std::env::var_os("MESH_WRITE_SEEDS").is_some() {
+            std::fs::write(path, leaf.as_der()).unwrap();
+        }
+        assert_eq!(std::fs::read(path).unwrap(), leaf.as_der());
     }
 
     #[test]

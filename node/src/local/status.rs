@@ -12,7 +12,9 @@ use mesh_node_core::policy;
 use mesh_node_core::store::scan_prefix;
 use mesh_node_core::view::Contact;
 use mesh_protocol::api::error::ApiError;
-use mesh_protocol::api::node::{Check, ExecutorView, OutboxView, PeerOutbox, PeerStatus, Status};
+use mesh_protocol::api::node::{
+    Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, PeerStatus, Status,
+};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::PeerView;
 
@@ -20,6 +22,7 @@ use super::{Local, storage};
 use crate::clock::Clock;
 use crate::service::{LIST_ROWS_MAX, Principal};
 use crate::storage::Snapshot;
+use crate::transport::Counts;
 use crate::writer::Quarantined;
 
 /// Delivery reports shown for one peer, newest last.
@@ -61,7 +64,13 @@ pub(super) async fn status(local: &Local, who: &Principal) -> Result<Status, Api
         jobs_open: jobs.iter().filter(|(_, job)| !job.status.is_terminal()).count(),
         isolated: mesh.isolated_since.is_some(),
         warnings: warnings(local, &snapshot)?,
+        connections: connections(local),
     })
+}
+
+fn connections(local: &Local) -> ConnectionCounts {
+    let Counts { accepted, refused, silent, retried, overloaded } = local.network.connections();
+    ConnectionCounts { accepted, refused, silent, retried, overloaded }
 }
 
 /// What was observed at the start, and how busy it is now.
@@ -99,6 +108,9 @@ fn peer_status(
         grant,
         granted: None,
         outbox: outbox_view(local, snapshot, peer.node)?,
+        paused: local.network.is_paused(peer.node),
+        dropped: peer.dropped,
+        over_quota: local.network.over_quota(peer.node),
     })
 }
 

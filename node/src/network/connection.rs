@@ -16,6 +16,9 @@ pub(super) fn serve(shared: Arc<Shared>, connection: Connection) {
 
 async fn datagrams(shared: Arc<Shared>, connection: Connection) {
     while let Ok(bytes) = connection.receive_datagram().await {
+        if !shared.quotas.datagram(connection.peer(), shared.clock.now().node) {
+            continue;
+        }
         let input = Input::Datagram { from: connection.peer(), bytes: bytes.to_vec() };
         if shared.events.send(Event::Membership(input)).await.is_err() {
             return;

@@ -82,10 +82,15 @@ impl Driver {
                 if address.is_some() {
                     self.dials.remove(&(peer, key.number));
                 }
-                self.shared.connections().insert((peer, key), connection.clone());
                 let outputs = self.links.handle(links::Input::Established { peer, key, boot, address });
                 let refused =
                     outputs.iter().any(|o| matches!(o, links::Output::Refuse { key: k, .. } if *k == key));
+                // A refused one may have the name of one that is kept.
+                if refused {
+                    connection.close(CloseCode::Superseded, "");
+                } else {
+                    self.shared.connections().insert((peer, key), connection.clone());
+                }
                 self.links(outputs);
                 if !refused {
                     connection::serve(Arc::clone(&self.shared), connection);
@@ -195,13 +200,15 @@ impl Driver {
                     self.membership(Input::DialFailed { peer, failure });
                 }
                 links::Output::Retire { peer, key, within_ms } => self.retire(peer, key, within_ms),
-                links::Output::Close { peer, key } | links::Output::Refuse { peer, key } => {
+                links::Output::Close { peer, key } => {
                     if let Some(connection) = self.shared.connections().remove(&(peer, key)) {
                         connection.close(CloseCode::Superseded, "");
                     }
                 }
-                // Nobody waits for links here: delivery holds what it has until one is up.
-                links::Output::Ready { .. } | links::Output::Failed { .. } => {}
+                // A refused connection is closed where it arrives. Nobody waits for links here: delivery holds what it
+                // has until one is up.
+                links::Output::Refuse { .. } | links::Output::Ready { .. } | links::Output::Failed { .. } => {
+                }
             }
         }
     }

@@ -30,7 +30,10 @@ pub(super) fn begin(shared: Arc<Shared>, peer: NodeId) {
 
 /// Takes part in an exchange a peer began.
 pub(super) fn answer(shared: Arc<Shared>, peer: NodeId, sender: Sender, receiver: Receiver) {
+    // Dropping the stream gives it up; a peer that keeps to the protocol compares again later.
+    let Some(place) = shared.quotas.exchange(peer, shared.clock.now().node) else { return };
     tokio::spawn(async move {
+        let _place = place;
         let run = run(&shared, peer, Exchange::respond(), sender, receiver);
         // The peer that began it is the one that counts how it ended.
         let _ = tokio::time::timeout(EXCHANGE_WITHIN, run).await;
@@ -56,8 +59,11 @@ async fn run(
         let frame =
             receiver.receive_frame(CONTROL_FRAME_BYTES_MAX).await.map_err(|error| error.to_string())?;
         let frame = frame.ok_or("the peer ended the exchange early")?;
-        let step =
+        let mut step =
             shared.membership().continue_sync(&mut exchange, &frame).map_err(|error| error.to_string())?;
+        // What is cut off here is fetched by a later comparison.
+        let admitted = shared.quotas.records(peer, shared.clock.now().node, step.heard.records.len());
+        step.heard.records.truncate(admitted);
         if step.heard != Heard::default() {
             let heard = Input::Heard { from: peer, heard: step.heard };
             // Fails only when the driver is gone.

@@ -53,7 +53,9 @@ async fn ask(connection: &Connection, question: &Question) -> Option<Answer> {
 
 /// Answers a peer's question; what is not understood is given up.
 pub(super) fn answer(shared: Arc<Shared>, peer: NodeId, mut sender: Sender, mut receiver: Receiver) {
+    let Some(place) = shared.quotas.question(peer, shared.clock.now().node) else { return };
     tokio::spawn(async move {
+        let _place = place;
         let exchange = async {
             let frame = receiver.receive_frame(QUESTION_FRAME_BYTES_MAX).await.ok()??;
             let answer = match decode::<Question>(&frame).ok()? {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mesh_node_core::membership::Identity;
 use mesh_protocol::address::Name;
+use mesh_protocol::certificate::Certificate;
 use mesh_protocol::record::Lifecycle;
 use tokio::task::JoinHandle;
 
@@ -62,7 +63,12 @@ impl Reach {
         let root = *start.credentials.root.key();
         let parts = Parts {
             endpoint,
-            identity: Identity { mesh: root.mesh(), node: me, epoch: start.epoch },
+            identity: Identity {
+                root,
+                node: me,
+                certificate: Certificate::from_der(start.credentials.leaf.as_der().to_vec()),
+                epoch: start.epoch,
+            },
             key: start.credentials.key.clone(),
             root,
             admission: Arc::clone(admission),

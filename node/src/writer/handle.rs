@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mesh_node_core::handler::Handler;
 
-use super::lanes::{Lane, Lanes};
+use super::lanes::{Lane, Lanes, Trouble};
+use super::share::PeerShare;
 use super::{Counters, Counts, Queued, SubmitError};
 
 /// Gives events to a running writer. Cheap to clone.
@@ -42,8 +43,10 @@ impl<H: Handler> WriterHandle<H> {
     /// # Errors
     /// [`SubmitError`]: at once when the queue is full, the database is failing or the writer stops.
     pub async fn submit(&self, event: H::Event, bytes: usize) -> Result<H::Reply, SubmitError> {
-        if self.lanes.is_failing() {
-            return Err(SubmitError::StorageUnavailable);
+        match self.lanes.trouble() {
+            Some(Trouble::Failing) => return Err(SubmitError::StorageUnavailable),
+            Some(Trouble::DiskFull) => return Err(SubmitError::DiskFull),
+            None => {}
         }
         let permit = self.lanes.try_reserve(Lane::Commands, bytes)?;
         let (queued, reply) = Queued::submit(event, bytes);
@@ -59,6 +62,24 @@ impl<H: Handler> WriterHandle<H> {
     pub async fn post(&self, event: H::Event, bytes: usize) -> Result<(), SubmitError> {
         let permit = self.lanes.reserve(Lane::Events, bytes).await?;
         self.lanes.push(Lane::Events, Queued::post(event, bytes), permit).map_err(|_| SubmitError::Stopped)
+    }
+
+    /// As [`Self::post`], for an event of a peer, which waits for its own share of the queue first: the events of other
+    /// peers do not wait behind a flood of one.
+    ///
+    /// # Errors
+    /// [`SubmitError::Stopped`].
+    pub async fn post_within(
+        &self,
+        share: &PeerShare,
+        event: H::Event,
+        bytes: usize,
+    ) -> Result<(), SubmitError> {
+        let held = share.reserve(bytes).await?;
+        let permit = self.lanes.reserve(Lane::Events, bytes).await?;
+        let mut queued = Queued::post(event, bytes);
+        queued.share = Some(held);
+        self.lanes.push(Lane::Events, queued, permit).map_err(|_| SubmitError::Stopped)
     }
 
     /// As [`Self::post`], without waiting: for callers that are not async.

@@ -25,6 +25,15 @@ pub(super) enum Lane {
     Events,
 }
 
+/// What is wrong with the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It failed and is opened again.
+    Failing,
+    /// There is no room on its disk.
+    DiskFull,
+}
+
 pub(super) struct Lanes<H: Handler> {
     waiting: Mutex<Waiting<Queued<H>>>,
     /// For the one writer: something was queued, or the lanes were stopped.
@@ -108,15 +117,15 @@ impl<H: Handler> Lanes<H> {
         tokio::time::timeout(at_most, stopped).await.is_ok()
     }
 
-    /// Says whether the database is well enough to take new commands.
-    pub(super) fn set_available(&self, available: bool) {
-        self.lock().available = available;
+    /// Says what is wrong with the database, or that nothing is.
+    pub(super) fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.lock().trouble = trouble;
     }
 
-    /// Whether new commands must be refused for the database's sake. Stopped lanes refuse them for their own.
-    pub(super) fn is_failing(&self) -> bool {
+    /// Why new commands must be refused for the database's sake. Stopped lanes refuse them for their own.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
         let waiting = self.lock();
-        !waiting.available && !waiting.stopped
+        waiting.trouble.filter(|_| !waiting.stopped)
     }
 
     /// No new events. What is queued will still be run.
@@ -157,13 +166,13 @@ fn cost(bytes: usize) -> u32 {
 struct Waiting<T> {
     commands: VecDeque<T>,
     events: VecDeque<T>,
-    available: bool,
+    trouble: Option<Trouble>,
     stopped: bool,
 }
 
 impl<T> Waiting<T> {
     const fn new() -> Self {
-        Self { commands: VecDeque::new(), events: VecDeque::new(), available: true, stopped: false }
+        Self { commands: VecDeque::new(), events: VecDeque::new(), trouble: None, stopped: false }
     }
 
     fn is_empty(&self) -> bool {

@@ -17,6 +17,8 @@ pub struct Queued<H: Handler> {
     waiter: Option<oneshot::Sender<Answer<H>>>,
     /// Its place in a queue's budget, given back when the event is done with.
     pub(super) permit: Option<OwnedSemaphorePermit>,
+    /// The same of its peer's share of the queue, if it is a peer's.
+    pub(super) share: Option<OwnedSemaphorePermit>,
 }
 
 impl<H: Handler> fmt::Debug for Queued<H> {
@@ -29,14 +31,14 @@ impl<H: Handler> Queued<H> {
     /// An event whose reply nobody waits for. `bytes` estimates what it keeps in memory.
     #[must_use]
     pub const fn post(event: H::Event, bytes: usize) -> Self {
-        Self { event, bytes, waiter: None, permit: None }
+        Self { event, bytes, waiter: None, permit: None, share: None }
     }
 
     /// An event and where its reply will come. Dropping the receiver does not withdraw the event.
     #[must_use]
     pub fn submit(event: H::Event, bytes: usize) -> (Self, oneshot::Receiver<Answer<H>>) {
         let (waiter, reply) = oneshot::channel();
-        (Self { event, bytes, waiter: Some(waiter), permit: None }, reply)
+        (Self { event, bytes, waiter: Some(waiter), permit: None, share: None }, reply)
     }
 
     /// Answers whoever still waits; later answers go nowhere.

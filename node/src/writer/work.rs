@@ -6,9 +6,10 @@ use std::time::Duration;
 use mesh_node_core::handler::Handler;
 use mesh_node_core::store::StoreError;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Trouble};
 use super::{WriterCore, WriterError};
-use crate::limits::{RECOVERY_TRIES_MAX, RECOVERY_WAIT_MS};
+use crate::limits::{DISK_FULL_WAIT_MS, RECOVERY_TRIES_MAX, RECOVERY_WAIT_MS};
+use crate::storage::is_disk_full;
 
 /// How long the disk takes for the next batch, where that is not the disk's own business: in virtual time. The batch
 /// is run when it is over, and nothing of it happened before.
@@ -38,35 +39,39 @@ pub(super) async fn run<H: Handler>(
             tokio::time::sleep(next()).await;
         }
         if let Err(error) = core.run_batch(batch) {
-            lanes.set_available(false);
             recover(&mut core, lanes, error).await?;
-            lanes.set_available(true);
+            lanes.set_trouble(None);
         }
     }
     Ok(())
 }
 
-/// Opens the database again until it works. At once first, then with growing waits.
+/// Opens the database again until it works. At once first, then with growing waits; for as long as it takes while the
+/// disk is full, which is no defect and which only people can end.
 async fn recover<H: Handler>(
     core: &mut WriterCore<H>,
     lanes: &Lanes<H>,
     mut source: StoreError,
 ) -> Result<(), WriterError> {
     let mut wait = Duration::from_millis(RECOVERY_WAIT_MS);
-    for tries in 1..=RECOVERY_TRIES_MAX {
-        tracing::error!(
-            tries,
-            error = &source as &dyn std::error::Error,
-            "the database failed; opening it again"
-        );
+    let mut tries = 0;
+    loop {
+        let full = is_disk_full(&source);
+        lanes.set_trouble(Some(if full { Trouble::DiskFull } else { Trouble::Failing }));
+        let cause = &source as &dyn std::error::Error;
+        if full {
+            tracing::error!(error = cause, "the disk is full; waiting for room");
+        } else {
+            tries += 1;
+            tracing::error!(tries, error = cause, "the database failed; opening it again");
+        }
         match core.recover() {
             Ok(()) => return Ok(()),
             Err(error) => source = error,
         }
-        if tries == RECOVERY_TRIES_MAX || lanes.wait_stopped(wait).await {
+        if tries >= RECOVERY_TRIES_MAX || lanes.wait_stopped(wait).await {
             return Err(WriterError::Storage { tries, source });
         }
-        wait = wait.saturating_mul(2);
+        wait = if full { Duration::from_millis(DISK_FULL_WAIT_MS) } else { wait.saturating_mul(2) };
     }
-    Err(WriterError::Storage { tries: RECOVERY_TRIES_MAX, source })
 }

@@ -14,7 +14,7 @@ use mesh_protocol::api::job::{AttestationView, JobReceipt, JobView, RunRequest};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
 };
-use mesh_protocol::api::node::{Check, ExecutorView, OutboxView, PeerOutbox, Status};
+use mesh_protocol::api::node::{Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, Status};
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MessageId, NodeId, TicketId};
 use mesh_protocol::isolation::IsolationClass;
@@ -92,6 +92,7 @@ pub(crate) fn status() -> Status {
         jobs_open: 0,
         isolated: false,
         warnings: Vec::new(),
+        connections: ConnectionCounts::default(),
     }
 }
 

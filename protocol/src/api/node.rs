@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{MeshId, NodeId};
 use crate::isolation::IsolationClass;
+use crate::peer::{DroppedCounts, OverQuota};
 use crate::policy::Grant;
 
 /// `GET /v1/status`.
@@ -39,6 +40,24 @@ pub struct Status {
     pub isolated: bool,
     /// Things someone should know: gaps, quarantined events, clock jumps.
     pub warnings: Vec<String>,
+    /// Connections that came in since the start, and those that did not get so far.
+    #[serde(default)]
+    pub connections: ConnectionCounts,
+}
+
+/// What happened to those who dialled this node, since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConnectionCounts {
+    /// Taken in.
+    pub accepted: u64,
+    /// Refused for their certificate or their Hello.
+    pub refused: u64,
+    /// Did not finish TLS or Hello in time, or left before.
+    pub silent: u64,
+    /// Asked to prove their address first.
+    pub retried: u64,
+    /// Turned away because there were too many.
+    pub overloaded: u64,
 }
 
 /// What a node's sandbox offers, as observed at its start.
@@ -90,6 +109,15 @@ pub struct PeerStatus {
     pub granted: Option<Grant>,
     /// What waits for it.
     pub outbox: OutboxView,
+    /// Whether nothing is taken from it until its next link, because a message of it could not be handled.
+    #[serde(default)]
+    pub paused: bool,
+    /// Records and datagrams of it that were refused for what they say.
+    #[serde(default)]
+    pub dropped: DroppedCounts,
+    /// What it sent faster than it may.
+    #[serde(default)]
+    pub over_quota: OverQuota,
 }
 
 /// The outbox for one peer: `GET /v1/outbox`.

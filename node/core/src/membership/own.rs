@@ -68,7 +68,7 @@ impl Membership {
     /// Our record is signed: everybody linked is shown its version and will fetch it.
     pub(super) fn handle_signed(&mut self, turn: &mut Turn<'_>, record: SignedRecord) {
         let ours = self.identity.node;
-        let Ok(verified) = record.clone().verify(self.identity.mesh) else { return };
+        let Ok(verified) = record.clone().verify(&self.identity.root) else { return };
         if verified.record().node != ours
             || !matches!(self.directory.take(verified), Taken::New | Taken::Newer)
         {
@@ -125,8 +125,9 @@ impl Membership {
         self.own.last_published = Some(turn.now.node);
         self.own.version.ver = self.own.version.ver.saturating_add(1);
         turn.put(Output::Sign(Box::new(NodeRecord {
-            mesh: self.identity.mesh,
+            mesh: self.identity.root.mesh(),
             node: self.identity.node,
+            certificate: self.identity.certificate.clone(),
             version: self.own.version,
             lifecycle: self.own.lifecycle,
             advertisement,

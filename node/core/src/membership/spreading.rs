@@ -117,7 +117,7 @@ impl Membership {
 
     /// Whether the record was news.
     fn take_record(&mut self, turn: &mut Turn<'_>, from: NodeId, signed: SignedRecord) -> bool {
-        let verified = match signed.clone().verify(self.identity.mesh) {
+        let verified = match signed.clone().verify(&self.identity.root) {
             Ok(verified) => verified,
             Err(error) => {
                 tracing::debug!(from = %from.short(), %error, "record refused");
@@ -126,6 +126,7 @@ impl Membership {
                     RecordError::Malformed(_) | RecordError::Invalid { .. } => &mut dropped.malformed,
                     RecordError::OtherMesh { .. } => &mut dropped.other_mesh,
                     RecordError::ForeignSignature { .. } => &mut dropped.foreign_signature,
+                    RecordError::NotAMember { .. } => &mut dropped.not_a_member,
                 });
                 return false;
             }

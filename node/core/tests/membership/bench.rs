@@ -11,7 +11,7 @@ use mesh_protocol::record::{Lifecycle, NodeRecord, RecordVersion, SignedRecord};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
-use crate::mesh::{MESH, advertisement};
+use crate::mesh::{advertisement, identity};
 
 /// One machine, its key, and a clock that is set by hand.
 pub(crate) struct Bench {
@@ -31,9 +31,11 @@ pub(crate) fn id(n: u8) -> NodeId {
 }
 
 pub(crate) fn unsigned(n: u8, epoch: u64, ver: u64) -> NodeRecord {
+    let Identity { root, node, certificate, .. } = identity(id(n), epoch);
     NodeRecord {
-        mesh: MESH,
-        node: id(n),
+        mesh: root.mesh(),
+        node,
+        certificate,
         version: RecordVersion { epoch, ver },
         lifecycle: Lifecycle::Up,
         advertisement: advertisement(usize::from(n), format!("127.0.0.{n}:4433").parse().unwrap()),
@@ -56,7 +58,7 @@ pub(crate) const OTHER: u8 = 2;
 impl Bench {
     /// Node [`ME`] in epoch 5, with nobody known.
     pub(crate) fn new() -> Self {
-        let machine = Membership::new(Identity { mesh: MESH, node: id(ME), epoch: 5 });
+        let machine = Membership::new(identity(id(ME), 5));
         let mut bench =
             Self { machine, key: key(ME), rng: ChaCha8Rng::seed_from_u64(1), now: 1_000, raised: Vec::new() };
         let advertisement = Box::new(advertisement(0, "127.0.0.100:4433".parse().unwrap()));

@@ -12,16 +12,28 @@ use mesh_node_core::directory::exchange::Exchange;
 use mesh_node_core::links::{self, ConnectionKey, DialFailure, FailureKind, Links};
 use mesh_node_core::membership::{Identity, Input, Membership};
 
-use mesh_protocol::id::{MeshId, NodeId};
+use mesh_protocol::certificate::Certificate;
+use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
+use mesh_protocol::root::RootKey;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 mod driver;
 mod network;
 
-pub(crate) const MESH: MeshId = MeshId::from_bytes([7; 16]);
+/// The key that lets nodes into the simulated mesh.
+pub(crate) fn root() -> SigningKey {
+    SigningKey::from_bytes(&[77; 32])
+}
+
+/// What makes a node a member of it, in this start of its process.
+pub(crate) fn identity(node: NodeId, epoch: u64) -> Identity {
+    let root = root();
+    let key = RootKey::from_bytes(root.verifying_key().to_bytes());
+    Identity { root: key, node, certificate: Certificate::bare(&root, node), epoch }
+}
 
 /// A state some node entered for some peer.
 #[derive(Debug, Clone)]
@@ -141,7 +153,7 @@ impl Mesh {
         host.wake_at = None;
         host.exchanges.clear();
         host.links = Links::new(host.id, host.epoch);
-        host.machine = Some(Membership::new(Identity { mesh: MESH, node: host.id, epoch: host.epoch }));
+        host.machine = Some(Membership::new(identity(host.id, host.epoch)));
         let stored = host.disk.values().cloned().collect();
         let advertisement = Box::new(advertisement(index, host.address));
         self.feed(index, Input::Start { advertisement, stored, revoked: Vec::new() });

@@ -26,13 +26,16 @@ fn refused_records_change_nothing_and_are_counted_against_their_bringer() {
         NodeRecord { mesh: MeshId::from_bytes([8; 16]), ..unsigned(OTHER, 9, 9) }.sign(&key(OTHER)).unwrap();
     let oversize = SignedRecord { body: vec![1; RECORD_BYTES_MAX + 1], signature: [0; 64] };
     let malformed = SignedRecord { body: vec![1, 2, 3], signature: [0; 64] };
-    for refused in [forged, foreign, oversize, malformed] {
+    let invented = NodeRecord { certificate: unsigned(PEER, 1, 1).certificate, ..unsigned(3, 1, 1) }
+        .sign(&key(3))
+        .unwrap();
+    for refused in [forged, foreign, oversize, malformed, invented] {
         let outputs = bench.hear(PEER, refused);
         assert!(!outputs.iter().any(|output| matches!(output, Output::Store { .. })), "{outputs:?}");
     }
     let dropped = bench.peer(PEER).dropped;
-    assert_eq!((dropped.foreign_signature, dropped.other_mesh), (1, 1));
-    assert_eq!((dropped.oversize, dropped.malformed, dropped.total()), (1, 1, 4));
+    assert_eq!((dropped.foreign_signature, dropped.other_mesh, dropped.not_a_member), (1, 1, 1));
+    assert_eq!((dropped.oversize, dropped.malformed, dropped.total()), (1, 1, 5));
     assert_eq!(bench.machine.directory().root(), root);
 }
 

@@ -1,0 +1,149 @@
+//! Shutting a node out between processes: how fast, behind a partition, over a restored disk; and clocks that stop.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mesh_protocol::api::mesh::ExpelRequest;
+use mesh_protocol::flight::FlightOutcome;
+use mesh_tests::network::Network;
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::impostor::{Impostor, alert, certificate_of, dial, greet};
+use crate::node::{NO_JOBS, Node, agent, lines};
+
+use mesh_node::identity::NodeKey;
+
+/// TLS alert `certificate_revoked` (RFC 8446, section 6).
+const CERTIFICATE_REVOKED: u64 = 44;
+
+async fn three(network: &Network, root: &Path) -> (Node, Node, Node) {
+    let atlas = Node::found(root, network.host(0), "atlas", NO_JOBS).await;
+    let vega = atlas.join(root, network.host(1), "vega", NO_JOBS).await;
+    let nova = atlas.join(root, network.host(2), "nova", NO_JOBS).await;
+    for (one, other) in [(&vega, "nova"), (&nova, "vega")] {
+        one.peer_when(other, "linked", |peer| peer.path.is_some()).await;
+    }
+    (atlas, vega, nova)
+}
+
+async fn revoke(atlas: &Node, peer: &str) -> Instant {
+    let began = Instant::now();
+    atlas.client.revoke(&ExpelRequest { peer: peer.into(), reason: "stolen".into() }).await.unwrap();
+    began
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_node_is_cut_within_a_second_and_refused_when_it_comes_again() {
+    let Some(network) = Network::new(3).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let (atlas, vega, mut nova) = three(&network, root.path()).await;
+    let mesh = atlas.client.status().await.unwrap().mesh.unwrap();
+    let elsewhere = network.host(2);
+    let leaf = certificate_of(&Impostor::stranger().endpoint(&elsewhere, 0), &nova).await;
+    nova.kill();
+    let owner = NodeKey::load(&nova.home.join("node.key")).unwrap();
+    let endpoint = Impostor::new(leaf, owner.clone()).endpoint(&elsewhere, 0);
+    let (at_atlas, at_vega) = (dial(&endpoint, &atlas).await.unwrap(), dial(&endpoint, &vega).await.unwrap());
+    for link in [&at_atlas, &at_vega] {
+        greet(link, mesh, &owner).await.unwrap();
+    }
+
+    let began = revoke(&atlas, "nova").await;
+    at_atlas.closed().await;
+    let here = began.elapsed();
+    at_vega.closed().await;
+    let there = began.elapsed();
+    eprintln!("cut after {here:?} where it was revoked, {there:?} at the other");
+    assert!(here <= Duration::from_secs(1) && there <= Duration::from_secs(1), "{here:?}, {there:?}");
+    for node in [&atlas, &vega] {
+        let ended = dial(&endpoint, node).await.unwrap().closed().await;
+        assert_eq!(alert(&ended), CERTIFICATE_REVOKED);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_side_that_was_cut_off_hears_of_a_revocation_and_a_restored_disk_does_not_take_it_back() {
+    let Some(network) = Network::new(3).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let (mut atlas, mut vega, nova) = three(&network, root.path()).await;
+
+    // Copies of two homes as they were before.
+    let backup = |node: &Node| root.path().join(format!("{}.redb", node.name));
+    for node in [&mut vega, &mut atlas] {
+        node.kill();
+        std::fs::copy(node.home.join("mesh.redb"), backup(node)).unwrap();
+        node.start().await;
+    }
+    for peer in ["nova", "atlas"] {
+        vega.peer_when(peer, "linked", |peer| peer.path.is_some()).await;
+    }
+
+    // Vega cannot hear it; cut off from the founder it still talks to nova.
+    network.cut(&atlas.host).unwrap();
+    vega.sees("atlas", "unreachable").await;
+    revoke(&atlas, "nova").await;
+    assert!(vega.peer_when("nova", "linked", |peer| peer.path.is_some()).await.path.is_some());
+    network.heal(&atlas.host).unwrap();
+    let linked = vega.peer_when("atlas", "linked again", |peer| peer.path.is_some());
+    linked.await;
+    let healed = Instant::now();
+    vega.sees("nova", "revoked").await;
+    let heard = healed.elapsed();
+    eprintln!("heard {heard:?} after the first link");
+    assert!(heard <= Duration::from_secs(5), "{heard:?}");
+
+    // A disk is set back to before, the founder's too: it trusts nova until its first link to another member and no
+    // longer, and takes nothing back there.
+    for restored in 0..2 {
+        let (node, other) = if restored == 0 { (&mut vega, &atlas) } else { (&mut atlas, &vega) };
+        node.kill();
+        std::fs::copy(backup(node), node.home.join("mesh.redb")).unwrap();
+        node.start().await;
+        node.peer_when(&other.name, "linked", |peer| peer.path.is_some()).await;
+        node.sees("nova", "revoked").await;
+        let shown = other.sees("nova", "revoked").await;
+        assert!(shown.path.is_none(), "{shown:?}");
+    }
+    // The founder shuts out the next one with a list that is newer than the one it had forgotten.
+    let vega_id = vega.client.status().await.unwrap().node;
+    revoke(&atlas, "vega").await;
+    assert_eq!(atlas.sees("vega", "revoked").await.node, vega_id);
+    atlas.sees("nova", "revoked").await;
+    drop(nova);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_was_stopped_for_a_while_loses_and_repeats_nothing_and_judges_nobody() {
+    /// Longer than a connection lives without a packet.
+    const STOPPED: Duration = Duration::from_secs(20);
+    let Some(network) = Network::new(2).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let runs = root.path().join("runs");
+    let note = agent("note", &format!("cat >> {0}; echo >> {0}; echo done", runs.display()));
+    let atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
+    let nova = atlas.join(root.path(), network.host(1), "nova", &format!("{NO_JOBS}{note}")).await;
+    let first = atlas.ask("@note", "first", None).await;
+    atlas.ended(&first).await;
+
+    nova.signal(Signal::STOP);
+    let asked = atlas.ask("@note", "meanwhile", None).await;
+    atlas.sees("nova", "unreachable").await;
+    sleep(STOPPED).await;
+    nova.signal(Signal::CONT);
+    // What it says in its first moments is about others that were there all the while.
+    let woken = Instant::now();
+    while woken.elapsed() < Duration::from_secs(3) {
+        let status = nova.client.status().await.unwrap();
+        let seen = status.peers.iter().find(|peer| peer.name == "atlas").unwrap();
+        assert!(seen.state != "unreachable", "{seen:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let done = Some(FlightOutcome::Completed { reply: "done".into() });
+    assert_eq!(atlas.ended(&asked).await.outcome, done);
+    nova.sees("atlas", "alive").await;
+    atlas.sees("nova", "alive").await;
+    let after = atlas.ask("@note", "after", None).await;
+    assert_eq!(atlas.ended(&after).await.outcome, done);
+    assert_eq!(lines(&runs), ["first", "meanwhile", "after"], "each ran once");
+}
