@@ -20,4 +20,5 @@ mod impostors;
 mod jobs;
 mod kills;
 mod node;
+mod relays;
 mod tickets;

@@ -7,10 +7,11 @@ use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::list;
 use mesh_node_core::jobs::job::Job;
 use mesh_node_core::joining::{IssuedTicket, TICKETS_MAX};
+use mesh_node_core::links;
 use mesh_node_core::outbox::{self, DeliveryReport};
 use mesh_node_core::policy;
 use mesh_node_core::store::scan_prefix;
-use mesh_node_core::view::Contact;
+use mesh_node_core::view::{Contact, View};
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::node::{Check, ExecutorView, OutboxView, PeerOutbox, PeerStatus, Status};
 use mesh_protocol::id::NodeId;
@@ -93,13 +94,21 @@ fn peer_status(
             Some(address) => format!("{} at {address}", error.text),
             None => error.text.clone(),
         }),
-        path: local.network.linked_at(peer.node).map(|address| format!("direct {address}")),
+        path: local.network.path(peer.node).map(|path| way(&view, path)),
         rtt_us: local.network.rtt(peer.node).and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
         executor: member.map(|member| member.executor.clone()).unwrap_or_default(),
         grant,
         granted: None,
         outbox: outbox_view(local, snapshot, peer.node)?,
     })
+}
+
+/// A way in words.
+pub(super) fn way(view: &View, path: links::Path) -> String {
+    match path {
+        links::Path::Direct(address) => format!("direct {address}"),
+        links::Path::Relayed { via } => format!("relayed via {}", view.label(via)),
+    }
 }
 
 /// What waits for each member.

@@ -14,7 +14,7 @@ use super::lookout::{self, Lookout};
 use super::start::Start;
 use super::{NodeError, addresses};
 use crate::network::{Network, Observer, Parts};
-use crate::transport::{Endpoint, Settings, Socket};
+use crate::transport::{Endpoint, Paths, Settings, Socket};
 
 /// The running network side.
 pub(super) struct Reach {
@@ -47,6 +47,14 @@ impl Reach {
             credentials,
             Arc::clone(admission),
             Arc::clone(clock),
+            settings.clone(),
+        )?;
+        let paths = Arc::new(Paths::default());
+        let relayed = Endpoint::bind(
+            Socket::Paths(Arc::clone(&paths)),
+            start.credentials.clone(),
+            Arc::clone(admission),
+            Arc::clone(clock),
             settings,
         )?;
         let me = start.credentials.key.node();
@@ -65,6 +73,8 @@ impl Reach {
         let root = *start.credentials.root.key();
         let parts = Parts {
             endpoint,
+            relayed,
+            paths,
             identity: Identity { mesh: root.mesh(), node: me, epoch: start.epoch },
             key: start.credentials.key.clone(),
             root,
