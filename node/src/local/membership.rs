@@ -125,7 +125,8 @@ pub(super) async fn discard(local: &Local, text: &str) -> Result<PeerOutbox, Api
     Ok(before.get(&node).cloned().unwrap_or_else(none))
 }
 
-fn peer(local: &Local, text: &str) -> Result<(NodeId, String), ApiError> {
+/// The peer a text means.
+pub(super) fn peer(local: &Local, text: &str) -> Result<(NodeId, String), ApiError> {
     let view = local.view();
     let node = resolve_node(&view, text)?;
     if node == local.me {

@@ -124,7 +124,8 @@ pub(super) fn outboxes(local: &Local) -> Result<Vec<PeerOutbox>, ApiError> {
         .collect()
 }
 
-fn outbox_view(local: &Local, snapshot: &Snapshot, peer: NodeId) -> Result<OutboxView, ApiError> {
+/// What waits for a peer.
+pub(super) fn outbox_view(local: &Local, snapshot: &Snapshot, peer: NodeId) -> Result<OutboxView, ApiError> {
     let reports =
         scan_prefix::<DeliveryReport>(snapshot, &peer, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
     let skipped = reports.len().saturating_sub(REPORTS_SHOWN);
