@@ -16,8 +16,8 @@ pub(crate) use asking::{AskArgs, CancelArgs, FlightsArgs, MessagesArgs, SendArgs
 pub(crate) use demo::{DemoAgentArgs, DemoArgs};
 pub(crate) use founding::{InitArgs, InviteArgs, JoinArgs, UpArgs};
 pub(crate) use looking::{
-    CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, PingArgs, SetupArgs, SetupTarget, StatusArgs, Subject,
-    Topic, VerifyArgs,
+    CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, PingArgs, SetupArgs, SetupTarget, StatusArgs,
+    Subject, Topic, VerifyArgs,
 };
 pub(crate) use running::{JobsArgs, RunArgs};
 pub(crate) use trusting::{AllowArgs, BlockArgs, DenyArgs, RevokeArgs, UnblockArgs};

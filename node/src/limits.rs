@@ -60,6 +60,10 @@ pub const PATHS_MAX: usize = 256;
 /// Relayed paths this node is an end of, through one member: as many as that member carries for one peer.
 pub const PATHS_PER_RELAY_MAX: usize = RELAY_PAIRS_PER_PEER_MAX;
 
+/// Relayed paths this node is an end of, with one other end, through whatever members: as many as connections of one
+/// peer. So a member that may relay cannot use up the paths of others.
+pub const PATHS_PER_PEER_MAX: usize = mesh_node_core::links::CONNECTIONS_PER_PEER_MAX;
+
 /// Packets that wait to get into the stream of one path: a third of a megabyte, more than a path of 25 MB/s and 10 ms
 /// has under way. More are lost, as at a router.
 pub const PATH_QUEUE_PACKETS: usize = 256;

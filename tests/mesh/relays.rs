@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mesh_protocol::api::ask::Receipt;
+use mesh_protocol::api::mesh::{RouteView, TriedView};
 use mesh_protocol::api::node::PeerStatus;
 use mesh_protocol::flight::FlightOutcome;
 use mesh_tests::network::Network;
@@ -55,20 +56,31 @@ async fn hosts_that_reach_only_a_third_ask_each_other_through_it_and_go_direct_o
     let seen = relayed(&vega, "nova", "atlas").await;
     assert!(seen.rtt_us.is_some());
     relayed(&nova, "vega", "atlas").await;
+    let pinged = succeeded(&vega.cli(&["ping", "nova"], ""));
+    assert!(pinged.starts_with("nova answered in ") && pinged.ends_with(", relayed via atlas\n"), "{pinged}");
 
     let long = "a longer task than one packet holds ".repeat(2_000);
-    for (from, to, task) in [(&vega, "nova", "one way"), (&nova, "vega", "and back"), (&vega, "nova", long.trim())] {
+    for (from, to, task) in
+        [(&vega, "nova", "one way"), (&nova, "vega", "and back"), (&vega, "nova", long.trim())]
+    {
         let receipt = from.ask(&format!("@{to}"), task, None).await;
         assert!(receipt.held.is_none(), "{receipt:?}");
         assert_eq!(from.ended(&receipt).await.outcome, answer(task));
     }
     assert_eq!(lines(&ran(root.path(), "vega")), ["and back"], "it ran once");
     assert_eq!(lines(&ran(root.path(), "nova")), ["one way", long.trim()], "each ran once");
-    assert!(atlas.client.status().await.unwrap().peers.iter().all(|peer| peer.path.as_ref().unwrap().starts_with("direct")));
+    assert!(
+        atlas.client.status().await.unwrap().peers.iter().all(|peer| peer
+            .path
+            .as_ref()
+            .unwrap()
+            .starts_with("direct"))
+    );
 
     network.unite(&nova.host, &vega.host).unwrap();
     for (node, peer) in [(&vega, &nova), (&nova, &vega)] {
-        let direct = |status: &PeerStatus| status.path.as_ref().is_some_and(|path| path.starts_with("direct"));
+        let direct =
+            |status: &PeerStatus| status.path.as_ref().is_some_and(|path| path.starts_with("direct"));
         let status = node.peer_when(&peer.name, "a direct path", direct).await;
         assert_eq!(status.state, "alive");
         assert!(status.path.unwrap().contains(&peer.host.ip().to_string()));
@@ -97,7 +109,11 @@ async fn a_relay_killed_in_the_middle_loses_nothing_and_repeats_nothing() {
     // It lost everybody at once, so it takes itself to be cut off, and judges nobody.
     vega.peer_when("nova", "no way is left", |peer| peer.state != "alive" && peer.path.is_none()).await;
     let held = vega.ask("@nova", &format!("task {ASKS}"), None).await;
-    assert_eq!(held.held.as_ref().map(|held| held.queued > 0), Some(true), "the receipt says that it is held");
+    assert_eq!(
+        held.held.as_ref().map(|held| held.queued > 0),
+        Some(true),
+        "the receipt says that it is held"
+    );
     receipts.push(held);
 
     atlas.start().await;
@@ -140,6 +156,23 @@ async fn a_node_relays_for_whom_its_operator_lets_and_for_nobody_else() {
         succeeded(&atlas.cli(&["deny", peer, "relay"], ""));
     }
     vega.peer_when("nova", "no way is left", |peer| peer.state == "unreachable" && peer.path.is_none()).await;
+    let pinged = vega.cli(&["ping", "nova"], "");
+    assert_eq!(pinged.status.code(), Some(3), "it fails at once: {pinged:?}");
+    let said = String::from_utf8(pinged.stderr).unwrap();
+    assert!(said.contains("nova is unreachable for ") && said.contains("mesh-cli explain nova"), "{said}");
+
+    let route: RouteView = vega.client.route("nova").await.unwrap();
+    assert_eq!((route.state.as_str(), route.path.as_ref()), ("unreachable", None));
+    assert!(route.since_ms.is_some() && route.cause.is_some() && route.last_error.is_some(), "{route:?}");
+    assert!(route.next_try_in_ms.is_some(), "it is dialled for ever");
+    let [seen] = &route.seen_by[..] else { panic!("atlas alone is linked: {route:?}") };
+    assert!(seen.name == "atlas" && seen.answered && seen.alive && seen.direct && !seen.carries, "{seen:?}");
+    let direct =
+        |tried: &TriedView| tried.way.as_ref().is_some_and(|way| way.starts_with("direct 10.77.0.2"));
+    assert!(route.tried.iter().any(direct), "{route:?}");
+    assert_eq!(route.next, "on node atlas: `mesh-cli allow vega relay` lets it carry for this node");
+    let page = succeeded(&vega.cli(&["explain", "nova"], ""));
+    assert!(page.contains(&route.next) && page.contains("Asked just now who reaches it"), "{page}");
 
     succeeded(&atlas.cli(&["allow", "vega", "relay"], ""));
     relayed(&vega, "nova", "atlas").await;
@@ -152,7 +185,10 @@ async fn a_path_that_works_one_way_only_is_replaced_by_a_relayed_one_and_its_fai
     let atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
     let nova = atlas.join(root.path(), network.host(1), "nova", NO_JOBS).await;
     let vega = atlas.join(root.path(), network.host(2), "vega", NO_JOBS).await;
-    vega.peer_when("nova", "linked directly", |peer| peer.path.as_ref().is_some_and(|p| p.starts_with("direct"))).await;
+    vega.peer_when("nova", "linked directly", |peer| {
+        peer.path.as_ref().is_some_and(|p| p.starts_with("direct"))
+    })
+    .await;
 
     network.silence(&nova.host, &vega.host).unwrap();
     let seen = relayed(&vega, "nova", "atlas").await;

@@ -12,7 +12,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Work", &["ask", "send", "run", "cancel"]),
     (
         "Look",
-        &["status", "who", "flights", "jobs", "messages", "outbox", "ping", "explain", "whoami", "logs", "doctor"],
+        &[
+            "status", "who", "flights", "jobs", "messages", "outbox", "ping", "explain", "whoami", "logs",
+            "doctor",
+        ],
     ),
     ("Trust", &["allow", "deny", "block", "unblock", "revoke", "verify"]),
     ("This machine", &["demo", "setup", "mcp-server", "completions"]),

@@ -133,13 +133,38 @@ mod tests {
 
     #[test]
     fn a_node_that_is_not_reached_shows_what_was_tried_and_who_reaches_it() {
-        insta::assert_snapshot!(plain(&route(&specimen::route(), NOW)), @"");
+        insta::assert_snapshot!(plain(&route(&specimen::route(), NOW)), @r"
+        node        nova aibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaiba
+        state       unreachable since 10m ago: nothing answered
+        path        none
+        addresses   192.0.2.9:4433
+        last error  nothing answered
+        next try    directly, in 12s
+        queued      3 parcels, 1.2 KiB, the oldest for 1m
+
+        Tried, the newest first:
+        WHEN    TIMES  WAY                    OUTCOME
+        5s ago      2  relayed via borealis   it does not let this node relay
+        5s ago     40  direct 192.0.2.9:4433  nothing answered
+
+        Asked just now who reaches it:
+        MEMBER    REACHES IT    RTT  RELAYS FOR THIS NODE
+        borealis  directly    800us  no
+        carina    no              -  no
+        draco     no answer       -  -
+
+        next: on node borealis: `mesh-cli allow atlas relay` lets it carry for this node
+        ");
     }
 
     #[test]
     fn a_ping_says_the_way() {
-        let reply =
-            PingReply { node: specimen::node(2), name: "nova".into(), path: "relayed via atlas".into(), took_us: 1_370 };
-        insta::assert_snapshot!(pong(&reply), @"");
+        let reply = PingReply {
+            node: specimen::node(2),
+            name: "nova".into(),
+            path: "relayed via atlas".into(),
+            took_us: 1_370,
+        };
+        insta::assert_snapshot!(pong(&reply), @"nova answered in 1.3ms, relayed via atlas");
     }
 }

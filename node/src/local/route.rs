@@ -7,9 +7,9 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{PeerState, PeerView};
 use mesh_protocol::question::Reach;
 
+use super::Local;
 use super::membership::peer;
 use super::status::{outbox_view, way};
-use super::Local;
 use crate::clock::Clock;
 
 /// Everything about the way to a peer.
@@ -110,9 +110,9 @@ fn unreachable(local: &Local, name: &str, member: Option<&Member>) -> ApiError {
             .hint(format!("`mesh-cli explain {name}` says what can be done"));
     }
     let now = local.clock.now().wall_ms;
-    let since = member.since_wall_ms.map_or_else(String::new, |since| {
-        format!(" for {} s", now.saturating_sub(since) / 1_000)
-    });
+    let since = member
+        .since_wall_ms
+        .map_or_else(String::new, |since| format!(" for {} s", now.saturating_sub(since) / 1_000));
     // A peer whose link has just gone is alive for a moment longer.
     let state = if member.state == "alive" { "not linked" } else { member.state.as_str() };
     let message = format!("{name} is {state}{since}: {}", member.cause);

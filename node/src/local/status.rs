@@ -175,7 +175,7 @@ fn warnings(local: &Local, snapshot: &Snapshot) -> Result<Vec<String>, ApiError>
 
 /// The checks a node can make of itself, causes first.
 pub(super) fn doctor(local: &Local) -> Result<Vec<Check>, ApiError> {
-    let mut checks = vec![storage_check(local), reach_check(local)];
+    let mut checks = vec![storage_check(local), reach_check(local), relay_check(local)];
     checks.extend(local.probes.borrow().iter().cloned());
     let settings = local.agents.settings();
     let offline = settings.iter().filter_map(|(name, setting)| Some((name, setting.offline.as_ref()?)));
@@ -217,6 +217,24 @@ const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
 fn free_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// What is carried for others, and what was refused: for who wonders where the line's bytes go.
+fn relay_check(local: &Local) -> Check {
+    let counts = local.network.relay_counts();
+    let mut finding = match counts.packets {
+        0 => "nothing was carried for other members".to_owned(),
+        packets => format!(
+            "{} pairs of members are carried; {packets} packets ({} MiB) so far, {} lost",
+            counts.pairs,
+            counts.bytes / (1024 * 1024),
+            counts.dropped
+        ),
+    };
+    for (refusal, count) in &counts.refused {
+        finding.push_str(&format!("; {count} refused ({refusal:?})"));
+    }
+    Check { name: "relay".to_owned(), verdict: "ok".to_owned(), finding, fix: None }
 }
 
 fn reach_check(local: &Local) -> Check {

@@ -66,7 +66,8 @@ pub(super) async fn ask_all(
     members: Vec<NodeId>,
     peer: NodeId,
 ) -> Vec<(NodeId, Option<Reach>)> {
-    let mut answers: Vec<(NodeId, Option<Reach>)> = members.into_iter().map(|member| (member, None)).collect();
+    let mut answers: Vec<(NodeId, Option<Reach>)> =
+        members.into_iter().map(|member| (member, None)).collect();
     let mut asked = JoinSet::new();
     for (at, (member, _)) in answers.iter().enumerate() {
         if let Some(link) = shared.link(*member) {
@@ -102,8 +103,7 @@ async fn through(
         match relay::ask(&carrier, RelayRequest::Carry { to: peer }).await {
             Some(Ok(stream)) => Ok(stream),
             Some(Err(refusal)) => {
-                let kind =
-                    if refusal.is_passing() { FailureKind::Passing } else { FailureKind::Refused };
+                let kind = if refusal.is_passing() { FailureKind::Passing } else { FailureKind::Refused };
                 Err(Setback { kind, text: refusal.to_string() })
             }
             None => Err(passing("it gave no answer".to_owned())),
@@ -113,7 +113,7 @@ async fn through(
         .await
         .unwrap_or_else(|_| Err(passing("it took too long to agree".to_owned())))?;
     let address =
-        shared.paths.open(via, receiver, sender).map_err(|full| passing(full.to_string()))?;
+        shared.paths.open((via, peer), receiver, sender).map_err(|full| passing(full.to_string()))?;
     let dialled = shared.relayed.dial(peer, number, &plan(&[address], None, 0)).await;
     dialled.map_err(|error| {
         shared.paths.end(address);

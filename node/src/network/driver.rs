@@ -206,6 +206,7 @@ impl Driver {
                 links::Output::Down { peer, cause } => {
                     self.shared.used().remove(&peer);
                     self.upgrades.settled(&peer);
+                    self.show_upgrades();
                     self.shared.delivery.link_down(peer);
                     self.membership(Input::LinkDown { peer, cause });
                     self.shared.observer.view_changed();

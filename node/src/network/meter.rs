@@ -49,6 +49,10 @@ mod tests {
         let now = Instant::now();
         assert_eq!(meter.charge(now, 100_000), Duration::ZERO);
         assert_eq!(meter.charge(now, 50_000), Duration::from_millis(50));
-        assert_eq!(meter.charge(now + Duration::from_secs(1), 100_000), Duration::ZERO, "quiet time is forgiven");
+        assert_eq!(
+            meter.charge(now + Duration::from_secs(1), 100_000),
+            Duration::ZERO,
+            "quiet time is forgiven"
+        );
     }
 }

@@ -22,9 +22,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::meter::Meter;
-use crate::limits::{
-    CARRIERS_PER_PEER_MAX, RELAY_PAIRS_MAX, RELAY_PAIRS_PER_PEER_MAX, RELAY_QUEUE_PACKETS,
-};
+use crate::limits::{CARRIERS_PER_PEER_MAX, RELAY_PAIRS_MAX, RELAY_PAIRS_PER_PEER_MAX, RELAY_QUEUE_PACKETS};
 use crate::transport::{Connection, PacketReader, Receiver, Sender, send_packets};
 
 /// How long a request may take to come, and a target to answer.
@@ -191,7 +189,7 @@ async fn request(shared: Arc<Shared>, peer: NodeId, mut sender: Sender, mut rece
             Ok(()) => {
                 if say(&mut sender, RelayAnswer::Accepted).await {
                     // Fails only when the last room went meanwhile; dropping the stream says so.
-                    let _ = shared.paths.open(peer, receiver, sender);
+                    let _ = shared.paths.open((peer, from), receiver, sender);
                 }
                 return;
             }
@@ -219,7 +217,7 @@ fn arrive(shared: &Shared, via: NodeId, from: NodeId) -> Result<(), RelayRefusal
     if from == shared.me || from == via {
         return Err(RelayRefusal::Impossible);
     }
-    if shared.admission.check(from).is_err() || !shared.paths.has_room(via) {
+    if shared.admission.check(from).is_err() || !shared.paths.has_room(via, from) {
         return Err(RelayRefusal::Unwanted);
     }
     Ok(())
@@ -320,5 +318,29 @@ async fn one_way(read: Receiver, write: Sender, place: &Place, moved: &AtomicU64
         () = take => {}
         // A stream that broke ends the pair, as one that was closed does.
         _ = send_packets(write, waiting) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: usize) -> NodeId {
+        NodeId::from_bytes([u8::try_from(number).unwrap(); 32])
+    }
+
+    #[test]
+    fn one_peer_has_its_pairs_and_no_more_and_all_peers_together_have_theirs() {
+        let relays = Arc::new(Relays::new(1));
+        let mut held: Vec<Place> =
+            (0..RELAY_PAIRS_PER_PEER_MAX).map(|_| relays.place(node(1)).unwrap()).collect();
+        assert_eq!(relays.place(node(1)).err(), Some(RelayRefusal::Busy));
+        held.pop();
+        held.push(relays.place(node(1)).expect("one that ended makes room"));
+        let others = (2..50).flat_map(|peer| std::iter::repeat_n(peer, RELAY_PAIRS_PER_PEER_MAX));
+        held.extend(others.filter_map(|peer| relays.place(node(peer)).ok()));
+        assert_eq!((held.len(), relays.counts().pairs), (RELAY_PAIRS_MAX, RELAY_PAIRS_MAX));
+        drop(held);
+        assert!(relays.desks().is_empty(), "nothing is kept of who uses nothing");
     }
 }

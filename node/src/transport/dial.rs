@@ -209,7 +209,8 @@ async fn reach(
     if shared.is_full() {
         return Err(failed(DialCause::Busy));
     }
-    let (config, verifier) = shared.client_for(peer, purpose).ok_or_else(|| failed(DialCause::Incompatible))?;
+    let (config, verifier) =
+        shared.client_for(peer, purpose).ok_or_else(|| failed(DialCause::Incompatible))?;
     let connecting = shared.quic.connect_with(config, address, &name_of(peer)).map_err(|error| {
         failed(match error {
             ConnectError::InvalidRemoteAddress(_) => DialCause::BadAddress,

@@ -84,7 +84,9 @@ pub async fn send_packets<W: AsyncWrite + Unpin>(
         let mut next = Some(first);
         while let Some(packet) = next {
             // Our own library makes packets of at most half this size; what is longer would break the stream.
-            if let Some(length) = u16::try_from(packet.len()).ok().filter(|_| packet.len() <= PACKET_BYTES_MAX) {
+            if let Some(length) =
+                u16::try_from(packet.len()).ok().filter(|_| packet.len() <= PACKET_BYTES_MAX)
+            {
                 chunk.extend_from_slice(&length.to_be_bytes());
                 chunk.extend_from_slice(&packet);
             }

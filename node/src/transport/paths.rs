@@ -30,7 +30,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::PacketSocket;
 use super::packets::{PacketReader, send_packets};
-use crate::limits::{PATH_QUEUE_PACKETS, PATHS_INBOX_PACKETS, PATHS_MAX, PATHS_PER_RELAY_MAX};
+use crate::limits::{
+    PATH_QUEUE_PACKETS, PATHS_INBOX_PACKETS, PATHS_MAX, PATHS_PER_PEER_MAX, PATHS_PER_RELAY_MAX,
+};
 
 /// How long a path may be without a connection: a slow handshake and a slow Hello.
 const UNUSED: Duration = Duration::from_secs(10);
@@ -58,6 +60,7 @@ pub struct PathCounts {
 #[derive(Debug)]
 struct Entry {
     via: NodeId,
+    peer: NodeId,
     queue: mpsc::Sender<Bytes>,
     broken: CancellationToken,
     released: CancellationToken,
@@ -118,30 +121,38 @@ impl Paths {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another path through this member may be opened.
+    /// Whether another path through this member to that one may be opened.
     #[must_use]
-    pub fn has_room(&self, via: NodeId) -> bool {
+    pub fn has_room(&self, via: NodeId, peer: NodeId) -> bool {
         let state = self.state();
-        let through = state.entries.values().filter(|entry| entry.via == via).count();
-        state.entries.len() < PATHS_MAX && through < PATHS_PER_RELAY_MAX
+        let count = |of: &dyn Fn(&Entry) -> bool| state.entries.values().filter(|entry| of(entry)).count();
+        state.entries.len() < PATHS_MAX
+            && count(&|entry| entry.via == via) < PATHS_PER_RELAY_MAX
+            && count(&|entry| entry.peer == peer) < PATHS_PER_PEER_MAX
     }
 
-    /// Makes a path of a byte stream to a member, and says at which address the library finds it. It ends when no
-    /// connection uses it.
+    /// Makes a path of a byte stream to a member, behind which is another (as far as the first says), and says at which
+    /// address the library finds it. It ends when no connection uses it.
     ///
     /// # Errors
     /// [`PathsFull`]; the stream is dropped.
-    pub fn open<R, W>(self: &Arc<Self>, via: NodeId, read: R, write: W) -> Result<SocketAddr, PathsFull>
+    pub fn open<R, W>(
+        self: &Arc<Self>,
+        (via, peer): (NodeId, NodeId),
+        read: R,
+        write: W,
+    ) -> Result<SocketAddr, PathsFull>
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        if !self.has_room(via) {
+        if !self.has_room(via, peer) {
             return Err(PathsFull);
         }
         let (queue, waiting) = mpsc::channel(PATH_QUEUE_PACKETS);
         let (broken, released) = (CancellationToken::new(), CancellationToken::new());
-        let entry = Entry { via, queue, broken: broken.clone(), released: released.clone(), held: false };
+        let entry =
+            Entry { via, peer, queue, broken: broken.clone(), released: released.clone(), held: false };
         let address = {
             let mut state = self.state();
             state.last = state.last.saturating_add(1);

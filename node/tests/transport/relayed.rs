@@ -37,7 +37,8 @@ impl Walled {
     /// A stream of a carrier to the relay, and the relay's end of it.
     async fn carrier(&self, relay: &Member) -> ((Sender, Receiver), (Sender, Receiver), [Connection; 2]) {
         let plan = plan(&[relay.address]);
-        let (here, there) = tokio::join!(self.member.endpoint.dial_carrier(relay.id, 1, &plan), relay.accept());
+        let (here, there) =
+            tokio::join!(self.member.endpoint.dial_carrier(relay.id, 1, &plan), relay.accept());
         let here = here.unwrap();
         assert_eq!((here.purpose(), there.purpose()), (Purpose::Carrier, Purpose::Carrier));
         let ours = here.open(StreamKind::Relay).await.unwrap();
@@ -72,8 +73,8 @@ async fn join(a: &Walled, b: &Walled, relay: &Member) -> (std::net::SocketAddr, 
     let (at_b, from_b, more) = b.carrier(relay).await;
     carriers.extend(more);
     let tasks = vec![tokio::spawn(pipe(from_a.1, from_b.0)), tokio::spawn(pipe(from_b.1, from_a.0))];
-    let address = a.paths.open(relay.id, at_a.1, at_a.0).unwrap();
-    b.paths.open(relay.id, at_b.1, at_b.0).unwrap();
+    let address = a.paths.open((relay.id, b.member.id), at_a.1, at_a.0).unwrap();
+    b.paths.open((relay.id, a.member.id), at_b.1, at_b.0).unwrap();
     (address, Pipe { tasks, _carriers: carriers })
 }
 
@@ -112,7 +113,10 @@ async fn two_members_talk_through_a_third_and_both_know_that_they_do() {
     let (address, _pipe) = join(&a, &b, &relay).await;
     let (at_a, at_b) = connect_through(&a, &b, address).await;
     assert_eq!((at_a.peer(), at_b.peer()), (b.member.id, a.member.id), "the ends, not the relay");
-    assert_eq!((at_a.path(), at_b.path()), (Path::Relayed { via: relay.id }, Path::Relayed { via: relay.id }));
+    assert_eq!(
+        (at_a.path(), at_b.path()),
+        (Path::Relayed { via: relay.id }, Path::Relayed { via: relay.id })
+    );
     assert_eq!((at_a.key(), at_b.key()), (ConnectionKey::relayed(a.member.id, 7), at_a.key()));
     assert_eq!(at_a.observed_address(), None, "an address of a path means nothing at the other end");
     exchange(&at_a, &at_b, 500).await;
@@ -159,7 +163,7 @@ async fn a_relay_that_forges_packets_gets_nobody_in_and_disturbs_no_connection()
         let (ours, theirs, carriers) = b.carrier(&relay).await;
         (ours, theirs.0, carriers)
     };
-    b.paths.open(relay.id, at_b_stream.1, at_b_stream.0).unwrap();
+    b.paths.open((relay.id, relay.id), at_b_stream.1, at_b_stream.0).unwrap();
     for first in [0x40_u8, 0x45, 0xc0, 0xc3, 0xe1, 0xff] {
         let packet = [&[first][..], &[0, 0, 0, 1, 8], &[7; 1_194]].concat();
         let length = u16::try_from(packet.len()).unwrap().to_be_bytes();
@@ -176,7 +180,7 @@ async fn a_stream_that_brings_no_packets_is_given_up_and_counted() {
     let (b, relay) = (Walled::start(&mesh, 2), mesh.member(3));
     for garbage in [&[0, 0][..], &[0xff, 0xff, 1, 2, 3], &[0x08, 0x01]] {
         let (ours, mut theirs, _carriers) = b.carrier(&relay).await;
-        b.paths.open(relay.id, ours.1, ours.0).unwrap();
+        b.paths.open((relay.id, relay.id), ours.1, ours.0).unwrap();
         theirs.0.write_all(garbage).await.unwrap();
         let mut nothing = [0; 1];
         assert!(soon(theirs.1.read(&mut nothing)).await.is_err(), "it is reset");
@@ -185,23 +189,20 @@ async fn a_stream_that_brings_no_packets_is_given_up_and_counted() {
 }
 
 #[tokio::test]
-async fn paths_are_bounded_for_each_relay_and_in_all() {
+async fn paths_are_bounded_for_each_relay_for_each_peer_and_in_all() {
     let paths = Arc::new(Paths::default());
-    let pipes: Vec<_> = (0..400).map(|_| tokio::io::duplex(64)).collect();
-    let opened: Vec<u8> = pipes
-        .into_iter()
-        .zip(0_u32..)
-        .filter_map(|((near, far), number)| {
-            let via = u8::try_from(number / 80).unwrap();
-            let (read, write) = tokio::io::split(near);
-            paths.open(NodeId::from_bytes([via; 32]), read, write).ok().map(|_| {
-                std::mem::forget(far);
-                via
-            })
-        })
-        .collect();
-    assert_eq!(opened.len(), 256);
-    assert_eq!(opened.iter().filter(|via| **via == 0).count(), 64);
+    let mut far_ends = Vec::new();
+    let mut open = |via: u8, peer: u8| {
+        let (near, far) = tokio::io::duplex(64);
+        far_ends.push(far);
+        let (read, write) = tokio::io::split(near);
+        paths.open((NodeId::from_bytes([via; 32]), NodeId::from_bytes([peer; 32])), read, write).is_ok()
+    };
+    assert_eq!((0..9).filter(|_| open(0, 200)).count(), 4, "to one peer, through one relay");
+    assert!(!open(1, 200), "or through another");
+    assert_eq!((0..100).filter(|peer| open(0, *peer)).count(), 60, "through one relay");
+    let rest = (1..7_u8).flat_map(|via| (0..64_u8).map(move |peer| (via, peer)));
+    assert_eq!(rest.filter(|(via, peer)| open(*via, peer.wrapping_add(via.wrapping_mul(31)))).count(), 192);
 }
 
 #[tokio::test]
@@ -221,8 +222,8 @@ async fn an_outsider_and_a_revoked_member_are_refused_through_a_relay_as_they_ar
     // A relay that lets a stranger in: what carries packets need not be a member at all.
     let (near, far) = tokio::io::duplex(64 * 1024);
     let ((read, write), (read_far, write_far)) = (tokio::io::split(near), tokio::io::split(far));
-    b.paths.open(relay.id, read_far, write_far).unwrap();
-    let hole = stranger.paths.open(relay.id, read, write).unwrap();
+    b.paths.open((relay.id, stranger.member.id), read_far, write_far).unwrap();
+    let hole = stranger.paths.open((relay.id, b.member.id), read, write).unwrap();
     let error = soon(stranger.relayed.dial(b.member.id, 7, &plan(&[hole]))).await.unwrap_err();
     assert!(matches!(error.cause, DialCause::NotBelieved(_)), "{error:?}");
 
