@@ -16,7 +16,8 @@ pub(crate) use asking::{AskArgs, CancelArgs, FlightsArgs, MessagesArgs, SendArgs
 pub(crate) use demo::{DemoAgentArgs, DemoArgs};
 pub(crate) use founding::{InitArgs, InviteArgs, JoinArgs, UpArgs};
 pub(crate) use looking::{
-    CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, SetupArgs, SetupTarget, StatusArgs, Topic, VerifyArgs,
+    CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, PingArgs, SetupArgs, SetupTarget, StatusArgs,
+    Subject, Topic, VerifyArgs,
 };
 pub(crate) use running::{JobsArgs, RunArgs};
 pub(crate) use trusting::{AllowArgs, BlockArgs, DenyArgs, RevokeArgs, UnblockArgs};
@@ -102,6 +103,8 @@ pub(crate) enum Command {
     Down,
     /// Show this node, its peers and its work.
     Status(StatusArgs),
+    /// Measure the way to a node, and say which way it is.
+    Ping(PingArgs),
     /// List the agents that can be asked.
     Who(WhoArgs),
     /// Give an agent work and wait for its answer.
@@ -147,7 +150,7 @@ pub(crate) enum Command {
     DemoAgent(DemoAgentArgs),
     /// Serve the Model Context Protocol on standard input and output.
     McpServer,
-    /// Explain exit codes or environment variables.
+    /// Explain how a node is reached, exit codes or variables.
     Explain(ExplainArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),

@@ -23,6 +23,7 @@ mod mcp_server;
 mod messages;
 mod outbox;
 mod overview;
+mod ping;
 mod revoke;
 mod run;
 mod send;
@@ -52,6 +53,7 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Up(args) => up::up(invocation, &args).await,
         Command::Down => down::down(invocation).await,
         Command::Status(args) => status::status(invocation, &args).await,
+        Command::Ping(args) => ping::ping(invocation, &args).await,
         Command::Who(args) => who::who(invocation, args).await,
         Command::Ask(args) => ask::ask(invocation, args).await,
         Command::Send(args) => send::send(invocation, args).await,
@@ -74,7 +76,7 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Demo(args) => demo::demo(invocation, &args).await,
         Command::DemoAgent(args) => crate::demo::agent::answer(invocation, &args).await,
         Command::McpServer => mcp_server::mcp_server(invocation).await,
-        Command::Explain(args) => Ok(explain::explain(invocation, &args)),
+        Command::Explain(args) => explain::explain(invocation, &args).await,
         Command::Completions(args) => Ok(completions::completions(invocation, &args)),
     }
 }

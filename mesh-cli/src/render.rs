@@ -14,6 +14,7 @@ pub(crate) mod job;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod receipt;
+pub(crate) mod route;
 pub(crate) mod setup;
 #[cfg(test)]
 pub(crate) mod specimen;

@@ -23,7 +23,7 @@ use mesh_protocol::api::ask::{
 };
 use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
 use mesh_protocol::api::mesh::{
-    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::id::JobId;
@@ -206,6 +206,16 @@ impl Client {
     /// Takes a block back, by the peer's name or id.
     pub async fn unblock(&self, peer: &str) -> Answer<ExpelReply> {
         self.act(Method::DELETE, Target::new("blocks").segment(peer)).await
+    }
+
+    /// How a peer, by name or id, is reached from there.
+    pub async fn route(&self, peer: &str) -> Answer<RouteView> {
+        self.get(Target::new("peers").segment(peer).segment("route")).await
+    }
+
+    /// Has a peer, by name or id, asked whether it is there.
+    pub async fn ping(&self, peer: &str) -> Answer<PingReply> {
+        self.act(Method::POST, Target::new("peers").segment(peer).segment("ping")).await
     }
 
     /// Has the node stop. It answers before it has stopped.

@@ -29,5 +29,5 @@ pub(crate) use handshake::Handshake;
 pub use key::{KeyError, NodeKey};
 pub use root::{MeshRoot, RootCertificate, RootError};
 pub use tls::TlsError;
-pub(crate) use tls::{join_client, join_server, member_client, member_server};
+pub(crate) use tls::{ALPN_CARRIER, join_client, join_server, member_client, member_server};
 pub use verifier::{MemberVerifier, Refusal};

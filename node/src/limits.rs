@@ -89,6 +89,46 @@ pub const WALL_JUMP_MS: u64 = 5_000;
 /// Jumps kept until someone takes them; further ones are added to the last.
 pub const WALL_JUMPS_MAX: usize = 16;
 
+// --- relays ---
+
+/// Relayed paths this node is an end of, in all: a node behind a filter reaches a large part of a mesh that way.
+pub const PATHS_MAX: usize = 256;
+
+/// Relayed paths this node is an end of, through one member: as many as that member carries for one peer.
+pub const PATHS_PER_RELAY_MAX: usize = RELAY_PAIRS_PER_PEER_MAX;
+
+/// Relayed paths this node is an end of, with one other end, through whatever members: as many as connections of one
+/// peer. So a member that may relay cannot use up the paths of others.
+pub const PATHS_PER_PEER_MAX: usize = mesh_node_core::links::CONNECTIONS_PER_PEER_MAX;
+
+/// Packets that wait to get into the stream of one path: a third of a megabyte, more than a path of 25 MB/s and 10 ms
+/// has under way. More are lost, as at a router.
+pub const PATH_QUEUE_PACKETS: usize = 256;
+
+/// Packets of all paths that QUIC has not taken yet. While it is full no path is read.
+pub const PATHS_INBOX_PACKETS: usize = 1_024;
+
+/// Pairs of members this node carries packets between, in all.
+pub const RELAY_PAIRS_MAX: usize = 256;
+
+/// Pairs carried because one peer asked: everybody it could want to reach in a mesh where every pair has a link.
+pub const RELAY_PAIRS_PER_PEER_MAX: usize = 64;
+
+/// Bytes a second carried for one peer, both directions of all its pairs together. It keeps one peer from using up a
+/// relay's line; what comes faster waits, and the peer's connections slow down.
+pub const RELAY_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+
+/// Packets of one direction of a pair that wait for the target's stream. More are lost, so that a slow target holds up
+/// nobody else.
+pub const RELAY_QUEUE_PACKETS: usize = 256;
+
+/// Carriers one peer may have open to this node: the one in use and one that is ending, and as many again dialled while
+/// it restarted.
+pub const CARRIERS_PER_PEER_MAX: usize = 4;
+
+/// Attempts to reach one peer that are remembered for people to read, oldest forgotten first.
+pub const ATTEMPTS_REMEMBERED: usize = 16;
+
 // --- home and configuration ---
 
 /// Bytes of a Unix socket's path: `sun_path` is 108 bytes and ends with a zero (unix(7)).

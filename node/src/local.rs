@@ -6,6 +6,7 @@
 mod asks;
 mod jobs;
 mod membership;
+mod route;
 mod status;
 
 use std::fmt;
@@ -24,7 +25,7 @@ use mesh_protocol::api::ask::{
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
 use mesh_protocol::api::mesh::{
-    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, ExecutorView, PeerOutbox, Status};
 use mesh_protocol::id::{JobId, NodeId};
@@ -322,6 +323,14 @@ impl Service for Local {
 
     async fn unblock(&self, _: &Principal, peer: &str) -> Result<ExpelReply, ApiError> {
         membership::unblock(self, peer).await
+    }
+
+    async fn route(&self, _: &Principal, peer: &str) -> Result<RouteView, ApiError> {
+        route::route(self, peer).await
+    }
+
+    async fn ping(&self, _: &Principal, peer: &str) -> Result<PingReply, ApiError> {
+        route::ping(self, peer).await
     }
 
     async fn shutdown(&self, _: &Principal) -> Result<(), ApiError> {

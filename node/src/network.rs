@@ -5,14 +5,23 @@
 //!   timers ───────────────────┼─> membership, links ┼── delivery: a link is up, a link is down
 //!   node ── say, revoke ──────┘    (pure, in memory)└── observer: the view changed, keep this record
 //! ```
+//! A peer that cannot be reached directly is reached through another member, if one carries (`detour`, and `relay` at the
+//! one between); such a link is a link like any other, and given up for a direct one as soon as there is one.
+//!
 //! One task owns the two machines' inputs and performs their outputs; each connection has a task that only moves bytes.
 //! Nothing here waits for the disk: records go to the writer as events, and what the disk knows came in at the start.
 
+mod carriers;
 mod connection;
+mod detour;
+mod dial;
 mod driver;
 mod exchange;
+mod history;
+mod meter;
 mod question;
 mod quota;
+mod relay;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,11 +29,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mesh_node_core::links::ConnectionKey;
+use mesh_node_core::links::{ASKED_MAX, ConnectionKey, Path, Routes};
 use mesh_node_core::membership::{Identity, Input, Membership};
+use mesh_node_core::time::NodeTime;
+use mesh_protocol::close::CloseCode;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{MeshView, OverQuota};
-use mesh_protocol::policy::Grant;
+use mesh_protocol::policy::{Grant, Permission};
+use mesh_protocol::question::Reach;
 use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::root::RootKey;
@@ -34,10 +46,17 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::identity::{Admission, NodeKey};
+use crate::limits::RELAY_BYTES_PER_SECOND;
 use crate::randomness::Randomness;
-use crate::transport::{Connection, Counts, Endpoint};
+use crate::transport::{Connection, Counts, Endpoint, Paths};
 
+use carriers::Carriers;
+use history::History;
 use quota::Quotas;
+use relay::Relays;
+
+pub use history::Tried;
+pub use relay::RelayCounts;
 
 /// Events the driver has not looked at. A connection that brings more waits.
 const EVENTS_MAX: usize = 1_024;
@@ -66,6 +85,10 @@ pub trait Observer: Send + Sync + 'static {
 pub struct Parts {
     /// The bound endpoint.
     pub endpoint: Endpoint,
+    /// The endpoint of relayed connections.
+    pub relayed: Endpoint,
+    /// The paths it runs over.
+    pub paths: Arc<Paths>,
     /// This start of this node.
     pub identity: Identity,
     /// Its key, to sign its record.
@@ -90,7 +113,7 @@ pub struct Parts {
 
 /// What reaches the driver.
 enum Event {
-    Arrived(Connection, Option<SocketAddr>),
+    Arrived(Connection),
     DialFailed(NodeId, u64, mesh_node_core::links::DialFailure),
     Ended(NodeId, ConnectionKey, String),
     Membership(Input),
@@ -100,7 +123,16 @@ enum Event {
 
 /// State the driver, its connections and readers share. Locks are held for one call and never over an await.
 struct Shared {
+    me: NodeId,
     endpoint: Endpoint,
+    relayed: Endpoint,
+    paths: Arc<Paths>,
+    carriers: Carriers,
+    relays: Arc<Relays>,
+    routes: Mutex<Routes>,
+    history: Mutex<History>,
+    /// When each peer that is linked through another is next dialled directly, on the node's clock.
+    upgrades: Mutex<BTreeMap<NodeId, NodeTime>>,
     membership: Mutex<Membership>,
     links: Mutex<BTreeMap<(NodeId, ConnectionKey), Connection>>,
     used: Mutex<BTreeMap<NodeId, ConnectionKey>>,
@@ -125,6 +157,31 @@ impl Shared {
 
     fn used(&self) -> MutexGuard<'_, BTreeMap<NodeId, ConnectionKey>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what came of a try.
+    fn note(&self, peer: NodeId, way: Option<Path>, outcome: &str) {
+        self.history().note(self.clock.now().wall_ms, peer, way, outcome.to_owned());
+    }
+
+    /// Where a peer says it is.
+    fn addresses(&self, peer: NodeId) -> Vec<SocketAddr> {
+        let membership = self.membership();
+        let entry = membership.directory().get(&peer);
+        entry.map(|entry| entry.record().advertisement.addresses.clone()).unwrap_or_default()
+    }
+
+    /// Whether this node carries packets for a peer, by its grant as it is now.
+    fn relays_for(&self, peer: NodeId) -> bool {
+        self.observer.grant_of(peer).permits(Permission::Relay, self.clock.now().wall_ms)
     }
 
     /// The connection new streams to a peer go on.
@@ -152,6 +209,8 @@ impl Network {
     pub fn start(parts: Parts, observer: Arc<dyn Observer>) -> (Self, JoinHandle<()>) {
         let Parts {
             endpoint,
+            relayed,
+            paths,
             identity,
             key,
             root,
@@ -167,7 +226,15 @@ impl Network {
         let revoked = revocations.iter().flat_map(RevocationList::entries).map(|entry| entry.node).collect();
         let start = Input::Start { advertisement: Box::new(advertisement), stored, revoked };
         let shared = Arc::new(Shared {
+            me: identity.node,
             endpoint,
+            relayed,
+            paths,
+            carriers: Carriers::default(),
+            relays: Arc::new(Relays::new(RELAY_BYTES_PER_SECOND)),
+            routes: Mutex::default(),
+            history: Mutex::default(),
+            upgrades: Mutex::default(),
             membership: Mutex::new(Membership::new(identity.clone())),
             links: Mutex::default(),
             used: Mutex::default(),
@@ -204,10 +271,52 @@ impl Network {
         self.shared.membership().directory().get(&node).map(|entry| entry.signed().clone())
     }
 
-    /// The address a peer is linked at, if it is.
+    /// The way to a peer, if it is linked.
     #[must_use]
-    pub fn linked_at(&self, peer: NodeId) -> Option<SocketAddr> {
-        self.shared.link(peer).map(|connection| connection.remote_address())
+    pub fn path(&self, peer: NodeId) -> Option<Path> {
+        self.shared.link(peer).map(|connection| connection.path())
+    }
+
+    /// Where a peer says it is.
+    #[must_use]
+    pub fn addresses(&self, peer: NodeId) -> Vec<SocketAddr> {
+        self.shared.addresses(peer)
+    }
+
+    /// What was tried to reach a peer, the newest first.
+    #[must_use]
+    pub fn tried(&self, peer: NodeId) -> Vec<Tried> {
+        self.shared.history().of(&peer)
+    }
+
+    /// Milliseconds until a peer that is linked through another is next dialled directly.
+    #[must_use]
+    pub fn next_upgrade_in_ms(&self, peer: NodeId) -> Option<u64> {
+        let now = self.shared.clock.now().node;
+        let upgrades = self.shared.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
+        upgrades.get(&peer).map(|at| at.since(now))
+    }
+
+    /// What the members linked directly say of their way to a peer; `None` for who did not say in a moment.
+    pub async fn reach_of(&self, peer: NodeId) -> Vec<(NodeId, Option<Reach>)> {
+        let mut members = detour::carrying_members(&self.shared);
+        members.retain(|member| *member != peer);
+        members.truncate(ASKED_MAX);
+        detour::ask_all(&self.shared, members, peer).await
+    }
+
+    /// Asks a peer whether it is there: the way that was taken and the time it took. `None` when it is not linked or
+    /// gives no answer.
+    pub async fn ping(&self, peer: NodeId) -> Option<(Path, Duration)> {
+        let link = self.shared.link(peer)?;
+        let path = link.path();
+        question::round_trip(&link).await.map(|took| (path, took))
+    }
+
+    /// What this node carried for others, and refused to.
+    #[must_use]
+    pub fn relay_counts(&self) -> RelayCounts {
+        self.shared.relays.counts()
     }
 
     /// How many connections are open, those included that are about to be retired.
@@ -236,7 +345,7 @@ impl Network {
 
     /// What happened to those who dialled this node.
     #[must_use]
-    pub fn connections(&self) -> Counts {
+    pub fn connection_counts(&self) -> Counts {
         self.shared.endpoint.counts()
     }
 
@@ -295,7 +404,9 @@ impl Network {
         if self.shared.events.send(Event::Farewell(done)).await.is_ok() {
             let _ = ended.await;
         }
-        self.shared.endpoint.close(mesh_protocol::close::CloseCode::Leaving).await;
+        // First what travels on the other's connections.
+        self.shared.relayed.close(CloseCode::Leaving).await;
+        self.shared.endpoint.close(CloseCode::Leaving).await;
     }
 
     /// Ends every connection without a word to anybody, as a crash does.

@@ -22,7 +22,7 @@ use mesh_protocol::api::ask::{
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
 use mesh_protocol::api::mesh::{
-    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::flight::FlightState;
@@ -216,6 +216,12 @@ pub trait Service: Send + Sync + 'static {
         who: &Principal,
         peer: &str,
     ) -> impl Future<Output = Result<ExpelReply, ApiError>> + Send;
+
+    /// How a peer, by its name or id, is reached, and what was tried. Asks other members, for a moment.
+    fn route(&self, who: &Principal, peer: &str) -> impl Future<Output = Result<RouteView, ApiError>> + Send;
+
+    /// Asks a peer, by its name or id, whether it is there. Fails at once when it is not linked.
+    fn ping(&self, who: &Principal, peer: &str) -> impl Future<Output = Result<PingReply, ApiError>> + Send;
 
     /// Begins to stop the node. The answer comes before it has stopped.
     fn shutdown(&self, who: &Principal) -> impl Future<Output = Result<(), ApiError>> + Send;

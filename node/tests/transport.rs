@@ -19,6 +19,8 @@ mod members;
 mod packets;
 #[path = "transport/raw.rs"]
 mod raw;
+#[path = "transport/relayed.rs"]
+mod relayed;
 #[path = "transport/strangers.rs"]
 mod strangers;
 #[path = "transport/streams.rs"]

@@ -27,6 +27,8 @@ pub enum CloseCode {
     Busy,
     /// Nothing used the connection for long enough.
     Idle,
+    /// What carried the connection's packets is gone.
+    PathLost,
     /// A code this build does not know, as it came.
     Other(u32),
 }
@@ -46,6 +48,7 @@ impl CloseCode {
             Self::Protocol => 8,
             Self::Busy => 9,
             Self::Idle => 10,
+            Self::PathLost => 11,
             Self::Other(number) => number,
         }
     }
@@ -64,6 +67,7 @@ impl CloseCode {
             8 => Self::Protocol,
             9 => Self::Busy,
             10 => Self::Idle,
+            11 => Self::PathLost,
             other => Self::Other(u32::try_from(other).unwrap_or(u32::MAX)),
         }
     }
@@ -82,6 +86,7 @@ impl fmt::Display for CloseCode {
             Self::Protocol => "a broken protocol rule",
             Self::Busy => "too many connections",
             Self::Idle => "nothing to do",
+            Self::PathLost => "the relay no longer carries it",
             Self::Other(number) => return write!(f, "code {number}"),
         };
         f.write_str(text)

@@ -28,6 +28,7 @@ pub mod policy;
 pub mod probe;
 pub mod question;
 pub mod record;
+pub mod relay;
 pub mod revocation;
 pub mod root;
 pub mod stream;

@@ -16,7 +16,7 @@ pub enum Permission {
     Ask,
     /// Run a job in the sandbox.
     Job,
-    /// Have its connection to a third member carried. Nothing asks for it yet.
+    /// Have its connection to a third member carried.
     Relay,
     /// Read this node's status. Nothing asks for it yet.
     Observe,

@@ -4,6 +4,7 @@
 //! longest frame.
 
 use crate::limits::{CONTROL_FRAME_BYTES_MAX, PARCEL_FRAME_BYTES_MAX, QUESTION_FRAME_BYTES_MAX};
+use crate::relay::RELAY_FRAME_BYTES_MAX;
 
 /// What a stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +20,8 @@ pub enum StreamKind {
     Sync = 4,
     /// One large body.
     Bulk = 5,
+    /// A request, its answer, and then packets of a connection between two other ends: on a carrier only.
+    Relay = 6,
 }
 
 impl StreamKind {
@@ -31,6 +34,7 @@ impl StreamKind {
             3 => Self::Question,
             4 => Self::Sync,
             5 => Self::Bulk,
+            6 => Self::Relay,
             _ => return None,
         })
     }
@@ -48,6 +52,7 @@ impl StreamKind {
             Self::Control | Self::Sync => CONTROL_FRAME_BYTES_MAX,
             Self::Outbox => PARCEL_FRAME_BYTES_MAX,
             Self::Question | Self::Bulk => QUESTION_FRAME_BYTES_MAX,
+            Self::Relay => RELAY_FRAME_BYTES_MAX,
         }
     }
 }
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn kinds_and_codes_read_back_from_their_numbers() {
         let kinds: Vec<StreamKind> = (0..=255).filter_map(StreamKind::from_byte).collect();
-        assert_eq!(kinds.len(), 5);
+        assert_eq!(kinds.len(), 6);
         assert!(kinds.iter().all(|kind| StreamKind::from_byte(kind.byte()) == Some(*kind)));
         let codes: Vec<StopCode> = (0..=255).filter_map(StopCode::from_number).collect();
         assert_eq!(codes.len(), 6);

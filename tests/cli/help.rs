@@ -31,6 +31,8 @@ fn the_first_page_shows_every_command_by_task() {
       jobs         List jobs, or show one
       messages     List messages, newest first
       outbox       Show what waits for peers that cannot be reached
+      ping         Measure the way to a node, and say which way it is
+      explain      Explain how a node is reached, exit codes or variables
       whoami       Show who you are to the node
       logs         Show what the node in the background wrote
       doctor       Find out what is wrong, and how to mend it
@@ -47,7 +49,6 @@ fn the_first_page_shows_every_command_by_task() {
       demo         Show a mesh of three nodes at work, on this machine alone
       setup        Install what jobs need on this machine
       mcp-server   Serve the Model Context Protocol on standard input and output
-      explain      Explain exit codes or environment variables
       completions  Print a completion script for a shell
 
           --home <DIR>    The node's directory

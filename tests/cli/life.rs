@@ -106,7 +106,7 @@ fn a_mesh_is_made_once_and_its_node_runs_until_it_is_told_to_stop() {
     you may  status, doctor, whoami, agents, resolve, send, messages, ask, flights,
              flight, cancel_flight, run, jobs, job, job_result, cancel_job,
              evidence, outboxes, discard_outbox, invite, grant, revoke, block,
-             unblock, shutdown
+             unblock, route, ping, shutdown
     ")
     });
     machine.shows(&["down"], |picture| {

@@ -18,3 +18,4 @@ mod stand_in;
 mod tables;
 mod trusting;
 mod verify;
+mod ways;

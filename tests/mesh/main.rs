@@ -24,5 +24,6 @@ mod jobs;
 mod kills;
 mod load;
 mod node;
+mod relays;
 mod revocations;
 mod tickets;

@@ -102,6 +102,60 @@ impl Network {
         within(&self.hub, || run("nft", &[&rules]))?
     }
 
+    /// Drops every packet from one host to another from now on, in this direction only.
+    ///
+    /// # Errors
+    /// When the filter is not taken.
+    pub fn silence(&self, from: &Host, to: &Host) -> anyhow::Result<()> {
+        let (table, from, to) = (Self::wall(from, to), from.port(), to.port());
+        let rules = format!(
+            "add table bridge {table}; \
+             add chain bridge {table} forward {{ type filter hook forward priority 0; }}; \
+             add rule bridge {table} forward iifname {from} oifname {to} drop"
+        );
+        within(&self.hub, || run("nft", &[&rules]))?
+    }
+
+    /// Takes [`Network::silence`] back.
+    ///
+    /// # Errors
+    /// When it was not in force.
+    pub fn unsilence(&self, from: &Host, to: &Host) -> anyhow::Result<()> {
+        within(&self.hub, || run("nft", &["delete", "table", "bridge", &Self::wall(from, to)]))?
+    }
+
+    /// Puts a wall between two hosts: neither reaches the other, and both reach everybody else.
+    ///
+    /// # Errors
+    /// When the filter is not taken.
+    pub fn part(&self, one: &Host, other: &Host) -> anyhow::Result<()> {
+        self.silence(one, other)?;
+        self.silence(other, one)
+    }
+
+    /// Takes [`Network::part`] back.
+    ///
+    /// # Errors
+    /// When there was no wall.
+    pub fn unite(&self, one: &Host, other: &Host) -> anyhow::Result<()> {
+        self.unsilence(one, other)?;
+        self.unsilence(other, one)
+    }
+
+    /// Sets the longest packet a host's cable carries, in bytes.
+    ///
+    /// # Errors
+    /// When the system takes no such length.
+    pub fn narrow(&self, host: &Host, mtu: u16) -> anyhow::Result<()> {
+        let mtu = mtu.to_string();
+        run("ip", &["-n", &host.space, "link", "set", "eth0", "mtu", &mtu])?;
+        run("ip", &["-n", &self.hub, "link", "set", &host.port(), "mtu", &mtu])
+    }
+
+    fn wall(from: &Host, to: &Host) -> String {
+        format!("{}_{}", from.port(), to.port())
+    }
+
     /// Takes [`Network::cut`] back.
     ///
     /// # Errors

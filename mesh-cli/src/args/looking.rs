@@ -78,14 +78,50 @@ pub(crate) enum SetupTarget {
     },
 }
 
-/// `explain`
+/// `ping`
 #[derive(Debug, Args)]
-pub(crate) struct ExplainArgs {
-    /// What to explain.
-    pub(crate) topic: Topic,
+#[command(after_help = "\
+The question goes to the node itself and back, by the way everything else goes: directly, or \
+relayed by another member.
+
+Exit codes: 0 it answered, 1 there is no such node, 3 it cannot be reached now, 4 it is shut out.")]
+pub(crate) struct PingArgs {
+    /// The node, by name or id.
+    pub(crate) node: String,
+    /// How often to ask, a second apart.
+    #[arg(short, long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
 }
 
-/// What can be explained.
+/// `explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For a node: the way in use, what was tried and what came of it, what other members say when asked \
+now, what waits for it, and the next command. A node that is called like a topic goes by its id.")]
+pub(crate) struct ExplainArgs {
+    /// A node, by name or id; or `exit-codes` or `environment`.
+    #[arg(value_name = "NODE|TOPIC", value_parser = subject)]
+    pub(crate) subject: Subject,
+}
+
+/// What `explain` is about.
+#[derive(Debug, Clone)]
+pub(crate) enum Subject {
+    /// A table of this program's.
+    Topic(Topic),
+    /// A node.
+    Node(String),
+}
+
+/// A topic, or else a node.
+fn subject(text: &str) -> Result<Subject, std::convert::Infallible> {
+    Ok(match Topic::from_str(text, false) {
+        Ok(topic) => Subject::Topic(topic),
+        Err(_) => Subject::Node(text.to_owned()),
+    })
+}
+
+/// What can be explained without a node.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Topic {
     /// What each exit code means.

@@ -10,9 +10,15 @@ use crate::style::{self, KEY, LITERAL};
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Make a mesh", &["init", "invite", "join", "up", "down"]),
     ("Work", &["ask", "send", "run", "cancel"]),
-    ("Look", &["status", "who", "flights", "jobs", "messages", "outbox", "whoami", "logs", "doctor"]),
+    (
+        "Look",
+        &[
+            "status", "who", "flights", "jobs", "messages", "outbox", "ping", "explain", "whoami", "logs",
+            "doctor",
+        ],
+    ),
     ("Trust", &["allow", "deny", "block", "unblock", "revoke", "verify"]),
-    ("This machine", &["demo", "setup", "mcp-server", "explain", "completions"]),
+    ("This machine", &["demo", "setup", "mcp-server", "completions"]),
 ];
 
 const EXAMPLES: [&str; 3] = [

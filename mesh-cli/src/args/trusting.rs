@@ -6,8 +6,9 @@ use mesh_protocol::policy::{Permission, Trust};
 /// `allow`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Permissions: message, ask, job (run code in the sandbox here). resolve, relay and observe can \
-be granted and permit nothing yet: every member sees the agents that are advertised.
+Permissions: message, ask, job (run code in the sandbox here), relay (have its packets to other \
+members carried here). resolve and observe can be granted and permit nothing yet: every member \
+sees the agents that are advertised.
 Presets: mine (everything), team (resolve, message, ask), none.
 
   mesh-cli allow atlas ask job

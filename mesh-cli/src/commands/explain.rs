@@ -1,12 +1,13 @@
-//! `explain`: tables that the program itself goes by.
+//! `explain`: how a node is reached, and tables that the program itself goes by.
 
 use serde::Serialize;
 
-use crate::args::{ExplainArgs, Topic};
-use crate::environment;
+use crate::args::{ExplainArgs, Subject, Topic};
 use crate::exit::{self, Exit};
+use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::table::{Align, Cell, Table};
+use crate::{environment, render};
 
 /// A line of either table, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -18,12 +19,16 @@ struct Line {
 }
 
 /// Explains.
-pub(crate) fn explain(invocation: &Invocation, args: &ExplainArgs) -> Exit {
-    match args.topic {
-        Topic::ExitCodes => exit_codes(invocation),
-        Topic::Environment => variables(invocation),
+pub(crate) async fn explain(invocation: &Invocation, args: &ExplainArgs) -> Result<Exit, Failure> {
+    match &args.subject {
+        Subject::Topic(Topic::ExitCodes) => exit_codes(invocation),
+        Subject::Topic(Topic::Environment) => variables(invocation),
+        Subject::Node(node) => {
+            let route = invocation.client()?.route(node).await?;
+            invocation.printer.answer(&route, |route| render::route::route(route, invocation.wall_ms()));
+        }
     }
-    Exit::Done
+    Ok(Exit::Done)
 }
 
 fn exit_codes(invocation: &Invocation) {

@@ -2,6 +2,7 @@
 
 use mesh_protocol::api::ask::{AgentView, DeliveryPhase, FlightView, Held, Receipt};
 use mesh_protocol::api::job::{AttestationView, JobView};
+use mesh_protocol::api::mesh::{RouteView, SightingView, TriedView};
 use mesh_protocol::api::node::{ConnectionCounts, ExecutorView, OutboxView, PeerStatus, Status};
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MeshId, MessageId, NodeId};
@@ -72,6 +73,43 @@ pub(crate) fn status() -> Status {
         isolated: false,
         warnings: Vec::new(),
         connections: ConnectionCounts::default(),
+    }
+}
+
+pub(crate) fn route() -> RouteView {
+    let tried = |way: &str, outcome: &str, times| TriedView {
+        way: Some(way.into()),
+        outcome: outcome.into(),
+        at_ms: NOW - 5_000,
+        times,
+    };
+    let by = |name: &str, answered, direct| SightingView {
+        node: node(3),
+        name: name.into(),
+        answered,
+        alive: direct,
+        direct,
+        carries: false,
+        rtt_us: direct.then_some(800),
+    };
+    RouteView {
+        node: node(2),
+        name: "nova".into(),
+        state: "unreachable".into(),
+        since_ms: Some(THEN),
+        cause: Some("nothing answered".into()),
+        path: None,
+        rtt_us: None,
+        addresses: vec!["192.0.2.9:4433".into()],
+        tried: vec![
+            tried("relayed via borealis", "it does not let this node relay", 2),
+            tried("direct 192.0.2.9:4433", "nothing answered", 40),
+        ],
+        seen_by: vec![by("borealis", true, true), by("carina", true, false), by("draco", false, false)],
+        outbox: OutboxView { count: 3, bytes: 1_229, oldest_age_ms: Some(60_000), ..OutboxView::default() },
+        last_error: Some("nothing answered".into()),
+        next_try_in_ms: Some(12_000),
+        next: "on node borealis: `mesh-cli allow atlas relay` lets it carry for this node".into(),
     }
 }
 

@@ -4,7 +4,8 @@
 //! live. Both ends apply one rule to what they see and so agree without a word:
 //!
 //! - a connection to an earlier process of the peer is dead: close it;
-//! - among the others, one dialled by the smaller node id beats one dialled by the larger, and among those of one
+//! - among the others, a direct one beats one that a third member relays;
+//! - among those of one way, one dialled by the smaller node id beats one dialled by the larger, and among those of one
 //!   dialler the newest dial number wins;
 //! - **only the end that dialled a losing connection retires it**, once its streams ended or after
 //!   [`RETIRE_WITHIN_MS`]. The other end merely opens no more streams on it, so nobody closes what the other has just
@@ -17,8 +18,9 @@
 //!      |  '-- DialFailed / Failed, Unreached-'                                  |  '----' Up when it wins,
 //!      '------------------ Ended (the last one) / Down -------------------------'         Retire when ours lost
 //! ```
-//! One dial per peer at a time; everybody who wants the peer waits on it. When to dial again is not decided here:
-//! membership does, with [`Backoff`].
+//! One dial per peer at a time; everybody who wants the peer waits on it. A dial is for any way there is: the driver adds
+//! a detour through another member to it ([`Routes`]), unless the peer is linked already and only a direct link would be
+//! better ([`Upgrades`] says when). When to dial again is not decided here: membership does, with [`Backoff`].
 //!
 //! Driver's contract: every `StartDial` is answered by exactly one `Established` with that key or one `DialFailed`
 //! (after `AbandonDial` too); every `Established` that was not refused is followed by one `Ended`. A connection is
@@ -29,10 +31,14 @@
 mod backoff;
 mod event;
 mod plan;
+mod route;
+mod upgrade;
 
 pub use backoff::{BACKOFF_CAP_MS, BACKOFF_FIRST_MS, BACKOFF_STANDING_MS, Backoff, FailureKind};
-pub use event::{ConnectionKey, DialFailure, Input, Output, Waiter};
-pub use plan::{ATTEMPT_SPACING_MS, ATTEMPTS_MAX, Attempt, plan};
+pub use event::{ConnectionKey, DialFailure, Input, Output, Path, Waiter};
+pub use plan::{ATTEMPT_SPACING_MS, ATTEMPTS_MAX, Attempt, DETOUR_AFTER_MS, plan};
+pub use route::{ASKED_MAX, Offer, RELAYS_TRIED_MAX, Routes};
+pub use upgrade::Upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -88,6 +94,7 @@ impl Links {
     pub fn handle(&mut self, input: Input) -> Vec<Output> {
         match input {
             Input::Wanted { peer, waiter, addresses } => self.handle_wanted(peer, waiter, &addresses),
+            Input::Improve { peer, addresses } => self.handle_improve(peer, &addresses),
             Input::GaveUp { peer, waiter } => {
                 if let Some(pair) = self.pairs.get_mut(&peer) {
                     pair.waiters.remove(&waiter);
@@ -128,10 +135,23 @@ impl Links {
         if pair.dial.is_some() || peer == self.me {
             return Vec::new();
         }
+        self.start_dial(peer, addresses)
+    }
+
+    fn handle_improve(&mut self, peer: NodeId, addresses: &[SocketAddr]) -> Vec<Output> {
+        let Some(pair) = self.pairs.get(&peer) else { return Vec::new() };
+        if pair.dial.is_some() || !pair.used.is_some_and(|key| key.relayed) {
+            return Vec::new();
+        }
+        self.start_dial(peer, addresses)
+    }
+
+    fn start_dial(&mut self, peer: NodeId, addresses: &[SocketAddr]) -> Vec<Output> {
         self.next_number = self.next_number.saturating_add(1);
-        pair.dial = Some(self.next_number);
-        let plan = plan(addresses, pair.last_good, pair.failures);
-        vec![Output::StartDial { peer, number: self.next_number, plan }]
+        let number = self.next_number;
+        let pair = self.pairs.entry(peer).or_default();
+        pair.dial = Some(number);
+        vec![Output::StartDial { peer, number, plan: plan(addresses, pair.last_good, pair.failures) }]
     }
 
     fn handle_established(
@@ -155,7 +175,9 @@ impl Links {
         if impossible || crowded || pair.connections.contains_key(&key) {
             outputs.push(Output::Refuse { peer, key });
         } else {
-            pair.failures = 0;
+            if !key.relayed {
+                pair.failures = 0;
+            }
             pair.last_good = address.or(pair.last_good);
             pair.connections.insert(key, Connection { boot, retiring: false });
         }
@@ -169,10 +191,11 @@ impl Links {
             return Vec::new();
         };
         pair.dial = None;
+        // Counted also when a relayed link is in use: the next dial goes on with other addresses.
+        pair.failures = pair.failures.saturating_add(1);
         if pair.used.is_some() {
             return Vec::new();
         }
-        pair.failures = pair.failures.saturating_add(1);
         let waiters = std::mem::take(&mut pair.waiters);
         let told = waiters.into_iter().map(|waiter| Output::Failed { waiter, failure: failure.clone() });
         told.chain([Output::Unreached { peer, failure: failure.clone() }]).collect()
@@ -221,7 +244,7 @@ impl Pair {
         let waiters = std::mem::take(&mut self.waiters);
         outputs.extend(waiters.into_iter().map(|waiter| Output::Ready { waiter, key }));
         if let Some(number) = self.dial
-            && key.beats(&ConnectionKey { dialler: me, number })
+            && key.beats(&ConnectionKey::direct(me, number))
         {
             self.dial = None;
             outputs.push(Output::AbandonDial { peer, number });

@@ -21,7 +21,7 @@ fn wanted(peer: NodeId, waiter: Option<u64>) -> Input {
 }
 
 fn established(peer: NodeId, dialler: NodeId, number: u64, boot: u64) -> Input {
-    let key = ConnectionKey { dialler, number };
+    let key = ConnectionKey::direct(dialler, number);
     Input::Established { peer, key, boot: BootId(boot), address: None }
 }
 
@@ -100,7 +100,7 @@ impl Pair {
         match output {
             Output::StartDial { number, .. } => {
                 self.dials += 1;
-                let key = ConnectionKey { dialler: me, number };
+                let key = ConnectionKey::direct(me, number);
                 self.open.insert(key);
                 for (end, other) in [(end, peer), (1 - end, me)] {
                     let after = self.delay() + self.delay();
@@ -109,7 +109,7 @@ impl Pair {
                 }
             }
             Output::Retire { key, .. } | Output::Close { key, .. } => self.close(key),
-            Output::AbandonDial { number, .. } => self.close(ConnectionKey { dialler: me, number }),
+            Output::AbandonDial { number, .. } => self.close(ConnectionKey::direct(me, number)),
             Output::Refuse { .. } => panic!("nothing here is refused"),
             Output::Ready { .. }
             | Output::Failed { .. }
@@ -210,7 +210,7 @@ fn only_the_end_that_dialled_the_loser_retires_it() {
     let mut larger = Links::new(LARGE, 1);
     larger.handle(established(SMALL, LARGE, theirs, 1));
     let outputs = larger.handle(established(SMALL, SMALL, ours, 1));
-    let key = ConnectionKey { dialler: LARGE, number: theirs };
+    let key = ConnectionKey::direct(LARGE, theirs);
     assert!(outputs.iter().any(|output| matches!(output, Output::Retire { key: lost, .. } if *lost == key)));
 }
 
@@ -219,9 +219,9 @@ fn a_connection_to_a_process_that_is_gone_does_not_stand_in_the_way() {
     let mut links = Links::new(SMALL, 1);
     links.handle(established(LARGE, SMALL, 9, 1));
     let outputs = links.handle(established(LARGE, LARGE, 1, 2));
-    let dead = ConnectionKey { dialler: SMALL, number: 9 };
+    let dead = ConnectionKey::direct(SMALL, 9);
     assert!(outputs.contains(&Output::Close { peer: LARGE, key: dead }));
-    assert_eq!(links.current(&LARGE), Some(ConnectionKey { dialler: LARGE, number: 1 }));
+    assert_eq!(links.current(&LARGE), Some(ConnectionKey::direct(LARGE, 1)));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_dropped_peer_can_be_dialled_at_once_though_its_connection_has_not_ended_yet
     let outputs = links.handle(Input::Drop { peer: LARGE, cause: "it does not answer".to_owned() });
     assert!(matches!(outputs.as_slice(), [Output::Close { .. }, Output::Down { .. }]));
     dial_number(&links.handle(wanted(LARGE, None)));
-    let key = ConnectionKey { dialler: SMALL, number: 9 };
+    let key = ConnectionKey::direct(SMALL, 9);
     assert!(links.handle(Input::Ended { peer: LARGE, key, cause: "closed".to_owned() }).is_empty());
 }
 
@@ -260,7 +260,7 @@ fn a_peer_that_opens_too_many_connections_or_invents_names_is_refused() {
         let outputs = links.handle(established(LARGE, key.0, key.1, 1));
         assert!(matches!(outputs.as_slice(), [Output::Refuse { .. }]), "{outputs:?}");
     }
-    let used = ConnectionKey { dialler: LARGE, number: most };
+    let used = ConnectionKey::direct(LARGE, most);
     assert_eq!(links.current(&LARGE), Some(used));
 }
 
@@ -268,4 +268,61 @@ fn a_peer_that_opens_too_many_connections_or_invents_names_is_refused() {
 fn a_node_does_not_dial_itself() {
     let outputs = Links::new(SMALL, 1).handle(wanted(SMALL, Some(1)));
     assert!(matches!(outputs.as_slice(), [Output::Failed { .. }]));
+}
+
+fn relayed(peer: NodeId, dialler: NodeId, number: u64) -> Input {
+    let key = ConnectionKey::relayed(dialler, number);
+    Input::Established { peer, key, boot: BootId(1), address: None }
+}
+
+fn improve(peer: NodeId) -> Input {
+    Input::Improve { peer, addresses: vec!["127.0.0.1:1".parse().unwrap()] }
+}
+
+#[test]
+fn a_direct_link_beats_a_relayed_one_whoever_dialled_and_in_whatever_order_they_come() {
+    let (by_larger, by_smaller) = (established(LARGE, LARGE, 1, 1), relayed(LARGE, SMALL, 900));
+    for order in [[by_larger.clone(), by_smaller.clone()], [by_smaller, by_larger]] {
+        let mut links = Links::new(SMALL, 1);
+        let outputs: Vec<Output> = order.into_iter().flat_map(|input| links.handle(input)).collect();
+        assert_eq!(links.current(&LARGE), Some(ConnectionKey::direct(LARGE, 1)));
+        let lost = ConnectionKey::relayed(SMALL, 900);
+        assert!(outputs.iter().any(|output| matches!(output, Output::Retire { key, .. } if *key == lost)));
+    }
+}
+
+#[test]
+fn of_two_relayed_links_both_ends_keep_the_same() {
+    let inputs = |peer| [relayed(peer, LARGE, 900), relayed(peer, SMALL, 3)];
+    for (me, peer) in [(SMALL, LARGE), (LARGE, SMALL)] {
+        let mut links = Links::new(me, 1);
+        inputs(peer).into_iter().for_each(|input| drop(links.handle(input)));
+        assert_eq!(links.current(&peer), Some(ConnectionKey::relayed(SMALL, 3)));
+    }
+}
+
+#[test]
+fn a_relayed_peer_is_dialled_for_a_direct_link_and_keeps_what_it_has_when_that_fails() {
+    let mut links = Links::new(SMALL, 1);
+    assert!(links.handle(improve(LARGE)).is_empty(), "who is not linked is dialled because it is wanted");
+    links.handle(relayed(LARGE, LARGE, 5));
+    let number = dial_number(&links.handle(improve(LARGE)));
+    assert!(links.handle(improve(LARGE)).is_empty(), "one dial at a time");
+    assert!(links.handle(failed(LARGE, number)).is_empty());
+    assert_eq!(links.current(&LARGE), Some(ConnectionKey::relayed(LARGE, 5)));
+
+    let number = dial_number(&links.handle(improve(LARGE)));
+    let outputs = links.handle(established(LARGE, SMALL, number, 1));
+    assert!(matches!(outputs.as_slice(), [Output::Up { .. }]), "{outputs:?}");
+    assert!(links.handle(improve(LARGE)).is_empty(), "there is nothing better than a direct link");
+}
+
+#[test]
+fn a_relayed_link_does_not_end_a_dial_that_may_be_direct() {
+    let mut links = Links::new(LARGE, 1);
+    let number = dial_number(&links.handle(wanted(SMALL, None)));
+    let outputs = links.handle(relayed(SMALL, SMALL, 8));
+    assert!(!outputs.contains(&Output::AbandonDial { peer: SMALL, number }));
+    links.handle(established(SMALL, LARGE, number, 1));
+    assert_eq!(links.current(&SMALL), Some(ConnectionKey::direct(LARGE, number)));
 }

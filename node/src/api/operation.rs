@@ -47,6 +47,8 @@ pub enum Operation {
     Revoke,
     Block,
     Unblock,
+    Route,
+    Ping,
     Shutdown,
 }
 
@@ -92,7 +94,7 @@ struct Rule {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::Status,
         Self::Doctor,
         Self::Whoami,
@@ -117,6 +119,8 @@ impl Operation {
         Self::Revoke,
         Self::Block,
         Self::Unblock,
+        Self::Route,
+        Self::Ping,
         Self::Shutdown,
     ];
 
@@ -160,6 +164,8 @@ impl Operation {
             Self::Revoke        => row("revoke",         Post,   "/v1/revocations",         Operator, NONE),
             Self::Block         => row("block",          Post,   "/v1/blocks",              Operator, NONE),
             Self::Unblock       => row("unblock",        Delete, "/v1/blocks/{peer}",       Operator, NONE),
+            Self::Route         => row("route",          Get,    "/v1/peers/{peer}/route",  Operator, NONE),
+            Self::Ping          => row("ping",           Post,   "/v1/peers/{peer}/ping",   Operator, NONE),
             Self::Shutdown      => row("shutdown",       Post,   "/v1/shutdown",            Operator, NONE),
         }
     }

@@ -12,7 +12,9 @@ use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
 };
 use mesh_protocol::api::job::{JobView, RunRequest};
-use mesh_protocol::api::mesh::{ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteRequest};
+use mesh_protocol::api::mesh::{
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteRequest, PingReply, RouteView,
+};
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::id::JobId;
 
@@ -56,6 +58,8 @@ pub(crate) fn handler<S: Service>(operation: Operation) -> MethodRouter<Arc<Api<
         Operation::Revoke => on(verb, revoke::<S>),
         Operation::Block => on(verb, block::<S>),
         Operation::Unblock => on(verb, unblock::<S>),
+        Operation::Route => on(verb, route::<S>),
+        Operation::Ping => on(verb, ping::<S>),
         Operation::Shutdown => on(verb, shutdown::<S>),
     }
 }
@@ -245,6 +249,22 @@ async fn unblock<S: Service>(
     Segment(peer): Segment<String>,
 ) -> Answer<ExpelReply> {
     api.answer(NO_WAIT, api.service.unblock(&who, &peer)).await.map(Json)
+}
+
+async fn route<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(peer): Segment<String>,
+) -> Answer<RouteView> {
+    api.answer(NO_WAIT, api.service.route(&who, &peer)).await.map(Json)
+}
+
+async fn ping<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(peer): Segment<String>,
+) -> Answer<PingReply> {
+    api.answer(NO_WAIT, api.service.ping(&who, &peer)).await.map(Json)
 }
 
 /// 202: the node begins to stop, and answers before it has.

@@ -24,6 +24,9 @@ use crate::clock::Clock;
 
 /// Member to member, major version 1 (RFC 7301).
 const ALPN_MESH: &[u8] = b"mesh/1";
+/// Member to member, for packets of other connections only. A protocol of its own, so that both ends know from the first
+/// moment what a connection is for, and a node that relays nothing refuses it in TLS.
+pub(crate) const ALPN_CARRIER: &[u8] = b"mesh-carrier/1";
 /// Joiner to issuer, on a port of its own.
 const ALPN_JOIN: &[u8] = b"mesh-join/1";
 

@@ -62,7 +62,7 @@ pub(super) async fn revoke(local: &Local, request: &ExpelRequest) -> Result<Expe
     };
     let _making = local.revoking.lock().await;
     let known = newest_list(local)?;
-    let links_closed = usize::from(local.network.linked_at(node).is_some());
+    let links_closed = usize::from(local.network.path(node).is_some());
     if known.as_ref().is_some_and(|list| list.names(node)) {
         return Ok(ExpelReply { node, name, already: true, links_closed: 0 });
     }
@@ -97,7 +97,7 @@ fn reason_of(text: &str) -> String {
 pub(super) async fn block(local: &Local, request: &ExpelRequest) -> Result<ExpelReply, ApiError> {
     let (node, name) = peer(local, &request.peer)?;
     let already = local.admission.check(node).is_err();
-    let links_closed = usize::from(local.network.linked_at(node).is_some());
+    let links_closed = usize::from(local.network.path(node).is_some());
     local.admission.block(node);
     local.command(Command::Block(node, reason_of(&request.reason)), 0).await?;
     local.network.look_again();
@@ -125,7 +125,8 @@ pub(super) async fn discard(local: &Local, text: &str) -> Result<PeerOutbox, Api
     Ok(before.get(&node).cloned().unwrap_or_else(none))
 }
 
-fn peer(local: &Local, text: &str) -> Result<(NodeId, String), ApiError> {
+/// The peer a text means.
+pub(super) fn peer(local: &Local, text: &str) -> Result<(NodeId, String), ApiError> {
     let view = local.view();
     let node = resolve_node(&view, text)?;
     if node == local.me {

@@ -7,10 +7,11 @@ use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::list;
 use mesh_node_core::jobs::job::Job;
 use mesh_node_core::joining::{IssuedTicket, TICKETS_MAX};
+use mesh_node_core::links;
 use mesh_node_core::outbox::{self, DeliveryReport};
 use mesh_node_core::policy;
 use mesh_node_core::store::scan_prefix;
-use mesh_node_core::view::Contact;
+use mesh_node_core::view::{Contact, View};
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::node::{
     Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, PeerStatus, Status,
@@ -69,7 +70,7 @@ pub(super) async fn status(local: &Local, who: &Principal) -> Result<Status, Api
 }
 
 fn connections(local: &Local) -> ConnectionCounts {
-    let Counts { accepted, refused, silent, retried, overloaded } = local.network.connections();
+    let Counts { accepted, refused, silent, retried, overloaded } = local.network.connection_counts();
     ConnectionCounts { accepted, refused, silent, retried, overloaded }
 }
 
@@ -102,7 +103,7 @@ fn peer_status(
             Some(address) => format!("{} at {address}", error.text),
             None => error.text.clone(),
         }),
-        path: local.network.linked_at(peer.node).map(|address| format!("direct {address}")),
+        path: local.network.path(peer.node).map(|path| way(&view, path)),
         rtt_us: local.network.rtt(peer.node).and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
         executor: member.map(|member| member.executor.clone()).unwrap_or_default(),
         grant,
@@ -112,6 +113,14 @@ fn peer_status(
         dropped: peer.dropped,
         over_quota: local.network.over_quota(peer.node),
     })
+}
+
+/// A way in words.
+pub(super) fn way(view: &View, path: links::Path) -> String {
+    match path {
+        links::Path::Direct(address) => format!("direct {address}"),
+        links::Path::Relayed { via } => format!("relayed via {}", view.label(via)),
+    }
 }
 
 /// What waits for each member.
@@ -127,7 +136,8 @@ pub(super) fn outboxes(local: &Local) -> Result<Vec<PeerOutbox>, ApiError> {
         .collect()
 }
 
-fn outbox_view(local: &Local, snapshot: &Snapshot, peer: NodeId) -> Result<OutboxView, ApiError> {
+/// What waits for a peer.
+pub(super) fn outbox_view(local: &Local, snapshot: &Snapshot, peer: NodeId) -> Result<OutboxView, ApiError> {
     let reports =
         scan_prefix::<DeliveryReport>(snapshot, &peer, LIST_ROWS_MAX).map_err(|error| storage(&error))?;
     let skipped = reports.len().saturating_sub(REPORTS_SHOWN);
@@ -177,7 +187,7 @@ fn warnings(local: &Local, snapshot: &Snapshot) -> Result<Vec<String>, ApiError>
 
 /// The checks a node can make of itself, causes first.
 pub(super) fn doctor(local: &Local) -> Result<Vec<Check>, ApiError> {
-    let mut checks = vec![storage_check(local), reach_check(local)];
+    let mut checks = vec![storage_check(local), reach_check(local), relay_check(local)];
     checks.extend(local.probes.borrow().iter().cloned());
     let settings = local.agents.settings();
     let offline = settings.iter().filter_map(|(name, setting)| Some((name, setting.offline.as_ref()?)));
@@ -219,6 +229,24 @@ const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
 fn free_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// What is carried for others, and what was refused: for who wonders where the line's bytes go.
+fn relay_check(local: &Local) -> Check {
+    let counts = local.network.relay_counts();
+    let mut finding = match counts.packets {
+        0 => "nothing was carried for other members".to_owned(),
+        packets => format!(
+            "{} pairs of members are carried; {packets} packets ({} MiB) so far, {} lost",
+            counts.pairs,
+            counts.bytes / (1024 * 1024),
+            counts.dropped
+        ),
+    };
+    for (refusal, count) in &counts.refused {
+        finding.push_str(&format!("; {count} refused ({refusal:?})"));
+    }
+    Check { name: "relay".to_owned(), verdict: "ok".to_owned(), finding, fix: None }
 }
 
 fn reach_check(local: &Local) -> Check {

@@ -39,8 +39,9 @@ async fn streams(shared: Arc<Shared>, connection: Connection) {
             Ok((StreamKind::Question, sender, receiver)) => {
                 question::answer(Arc::clone(&shared), peer, sender, receiver);
             }
-            // Hello took the one control stream there is; bulk bodies do not exist yet. Dropping it gives it up.
-            Ok((StreamKind::Control | StreamKind::Bulk, ..)) => {}
+            // Hello took the one control stream there is; bulk bodies do not exist yet; packets of others are for
+            // carriers. Dropping it gives it up.
+            Ok((StreamKind::Control | StreamKind::Bulk | StreamKind::Relay, ..)) => {}
             Err(reason) => break reason,
         }
     };

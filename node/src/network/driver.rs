@@ -4,10 +4,10 @@
 //! and comes back as an event.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use mesh_node_core::links::{self, ConnectionKey, Links};
+use mesh_node_core::links::{self, ConnectionKey, Links, Path, Upgrades};
 use mesh_node_core::membership::{self, Identity, Input};
 use mesh_protocol::close::CloseCode;
 use mesh_protocol::id::NodeId;
@@ -15,18 +15,19 @@ use mesh_protocol::record::NodeRecord;
 use mesh_protocol::revocation::RevocationList;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
-use super::{Event, Shared, connection, exchange, question};
+use super::{Event, Shared, connection, dial, exchange, question, relay};
 use crate::identity::NodeKey;
 use crate::randomness::Randomness;
-use crate::transport::Connection;
+use crate::transport::{Connection, Purpose};
 
 /// The driver of one node.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     key: NodeKey,
     links: Links,
+    upgrades: Upgrades,
     rng: StdRng,
     dials: BTreeMap<(NodeId, u64), AbortHandle>,
 }
@@ -39,15 +40,21 @@ impl Driver {
         randomness: Randomness,
     ) -> Self {
         let links = Links::new(identity.node, identity.epoch);
-        Self { shared, key, links, rng: randomness.stream("membership"), dials: BTreeMap::new() }
+        let upgrades = Upgrades::default();
+        let rng = randomness.stream("membership");
+        Self { shared, key, links, upgrades, rng, dials: BTreeMap::new() }
     }
 
     /// Runs until the farewell.
     pub(super) async fn run(mut self, start: Input, mut inbox: mpsc::Receiver<Event>) {
-        let accepting = tokio::spawn(accept(Arc::clone(&self.shared)));
+        let accepting = [
+            tokio::spawn(accept(Arc::clone(&self.shared))),
+            tokio::spawn(accept_relayed(Arc::clone(&self.shared))),
+        ];
         self.membership(start);
         let farewell = loop {
             let wake = self.shared.membership().next_wake();
+            let wake = self.upgrades.next_due().map_or(wake, |due| due.min(wake));
             let sleep = Duration::from_millis(wake.since(self.shared.clock.now().node));
             tokio::select! {
                 biased;
@@ -56,10 +63,13 @@ impl Driver {
                     Some(event) => self.handle(event),
                     None => break None,
                 },
-                () = tokio::time::sleep(sleep) => self.membership(Input::Wake),
+                () = tokio::time::sleep(sleep) => {
+                    self.membership(Input::Wake);
+                    self.improve();
+                }
             }
         };
-        accepting.abort();
+        accepting.iter().for_each(JoinHandle::abort);
         self.close_all(farewell);
     }
 
@@ -76,12 +86,17 @@ impl Driver {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrived(connection, address) => {
+            Event::Arrived(connection) => {
                 let (peer, key, boot) = (connection.peer(), connection.key(), connection.boot());
-                // Numbers of inbound connections are the peer's; only a dial has an address.
-                if address.is_some() {
+                let ours = key.dialler == self.shared.me;
+                // Numbers of inbound connections are the peer's, and so are the ports they come from.
+                if ours {
                     self.dials.remove(&(peer, key.number));
                 }
+                let address = match connection.path() {
+                    Path::Direct(address) if ours => Some(address),
+                    Path::Direct(_) | Path::Relayed { .. } => None,
+                };
                 let outputs = self.links.handle(links::Input::Established { peer, key, boot, address });
                 let refused =
                     outputs.iter().any(|o| matches!(o, links::Output::Refuse { key: k, .. } if *k == key));
@@ -98,11 +113,15 @@ impl Driver {
             }
             Event::DialFailed(peer, number, failure) => {
                 self.dials.remove(&(peer, number));
+                self.not_improved(peer, failure.kind);
                 let outputs = self.links.handle(links::Input::DialFailed { peer, number, failure });
                 self.links(outputs);
             }
             Event::Ended(peer, key, cause) => {
-                self.shared.connections().remove(&(peer, key));
+                let ended = self.shared.connections().remove(&(peer, key));
+                if let Some(link) = ended.filter(|_| self.links.current(&peer) == Some(key)) {
+                    self.shared.note(peer, Some(link.path()), &format!("the link ended: {cause}"));
+                }
                 let outputs = self.links.handle(links::Input::Ended { peer, key, cause });
                 self.links(outputs);
             }
@@ -141,10 +160,13 @@ impl Driver {
                 membership::Output::Changed { .. } | membership::Output::SelfChanged => changed = true,
                 membership::Output::Store { node, record } => {
                     changed = true;
+                    self.upgrades.news(self.shared.clock.now().node, &node);
                     put.push((node, record));
                 }
                 membership::Output::Forget { node } => {
                     changed = true;
+                    self.shared.routes().forget(&node);
+                    self.shared.history().forget(&node);
                     forget.push(node);
                 }
                 membership::Output::Sign(record) => self.sign(*record),
@@ -164,6 +186,7 @@ impl Driver {
 
     fn sign(&mut self, record: NodeRecord) {
         self.shared.endpoint.set_record(record.version);
+        self.shared.relayed.set_record(record.version);
         match record.sign(self.key.signing_key()) {
             Ok(signed) => self.membership(Input::Signed(signed)),
             // Checked against the same limits when it was configured; said rather than hidden if that ever differs.
@@ -183,7 +206,9 @@ impl Driver {
                 }
                 links::Output::Up { peer, key, boot } => {
                     self.shared.used().insert(peer, key);
+                    self.note_way(peer, key);
                     if let Some(connection) = self.shared.link(peer) {
+                        self.shared.note(peer, Some(connection.path()), "linked");
                         self.shared.delivery.link_up(&connection);
                         question::compare_revocations(Arc::clone(&self.shared), connection);
                     }
@@ -192,6 +217,8 @@ impl Driver {
                 }
                 links::Output::Down { peer, cause } => {
                     self.shared.used().remove(&peer);
+                    self.upgrades.settled(&peer);
+                    self.show_upgrades();
                     self.shared.delivery.link_down(peer);
                     self.membership(Input::LinkDown { peer, cause });
                     self.shared.observer.view_changed();
@@ -215,13 +242,17 @@ impl Driver {
 
     fn dial(&mut self, peer: NodeId, number: u64, plan: Vec<links::Attempt>) {
         let shared = Arc::clone(&self.shared);
+        // A peer that is linked is dialled for a direct link only.
+        let any_way = shared.link(peer).is_none();
         let task = tokio::spawn(async move {
-            let event = match shared.endpoint.dial(peer, number, &plan).await {
-                Ok(connection) => {
-                    let address = connection.remote_address();
-                    Event::Arrived(connection, Some(address))
-                }
-                Err(error) => Event::DialFailed(peer, number, error.into()),
+            let dialled = if any_way {
+                dial::any_way(&shared, peer, number, &plan).await
+            } else {
+                dial::directly(&shared, peer, number, &plan).await
+            };
+            let event = match dialled {
+                Ok(connection) => Event::Arrived(connection),
+                Err(failure) => Event::DialFailed(peer, number, failure),
             };
             // Fails only when the driver is gone.
             let _ = shared.events.send(event).await;
@@ -237,6 +268,41 @@ impl Driver {
         };
         let outputs = self.links.handle(links::Input::DialFailed { peer, number, failure });
         self.links(outputs);
+    }
+
+    /// A link goes another way than before: whether a better one is to be looked for.
+    fn note_way(&mut self, peer: NodeId, key: ConnectionKey) {
+        if key.relayed {
+            self.upgrades.relayed(self.shared.clock.now().node, &mut self.rng, peer);
+        } else {
+            self.upgrades.settled(&peer);
+        }
+        self.show_upgrades();
+    }
+
+    /// Dials directly who is linked through another and due.
+    fn improve(&mut self) {
+        for peer in self.upgrades.take_due(self.shared.clock.now().node) {
+            let addresses = self.shared.addresses(peer);
+            let outputs = self.links.handle(links::Input::Improve { peer, addresses });
+            if outputs.is_empty() {
+                self.not_improved(peer, links::FailureKind::Passing);
+            }
+            self.links(outputs);
+        }
+        self.show_upgrades();
+    }
+
+    fn not_improved(&mut self, peer: NodeId, kind: links::FailureKind) {
+        self.upgrades.failed(self.shared.clock.now().node, &mut self.rng, &peer, kind);
+        self.show_upgrades();
+    }
+
+    fn show_upgrades(&self) {
+        let used = self.shared.used();
+        let relayed = used.iter().filter(|(_, key)| key.relayed).map(|(peer, _)| *peer);
+        let due = relayed.filter_map(|peer| Some((peer, self.upgrades.due(&peer)?)));
+        *self.shared.upgrades.lock().unwrap_or_else(PoisonError::into_inner) = due.collect();
     }
 
     fn retire(&self, peer: NodeId, key: ConnectionKey, within_ms: u64) {
@@ -267,10 +333,24 @@ impl Driver {
     }
 }
 
-/// Hands accepted connections to the driver.
+/// Hands accepted links to the driver, and serves accepted carriers.
 async fn accept(shared: Arc<Shared>) {
     while let Some(connection) = shared.endpoint.accept().await {
-        if shared.events.send(Event::Arrived(connection, None)).await.is_err() {
+        match connection.purpose() {
+            Purpose::Carrier => drop(tokio::spawn(relay::serve(Arc::clone(&shared), connection))),
+            Purpose::Link => {
+                if shared.events.send(Event::Arrived(connection)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Hands accepted links that came through another member to the driver.
+async fn accept_relayed(shared: Arc<Shared>) {
+    while let Some(connection) = shared.relayed.accept().await {
+        if shared.events.send(Event::Arrived(connection)).await.is_err() {
             return;
         }
     }

@@ -5,13 +5,14 @@
 //! word are taken.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mesh_protocol::codec::{decode, encode};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::limits::QUESTION_FRAME_BYTES_MAX;
+use mesh_protocol::peer::PeerState;
 use mesh_protocol::policy::Grant;
-use mesh_protocol::question::{Answer, Question};
+use mesh_protocol::question::{Answer, Question, Reach};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::stream::StreamKind;
 
@@ -36,7 +37,25 @@ pub(super) fn compare_revocations(shared: Arc<Shared>, connection: Connection) {
 pub(super) async fn ask_grant(connection: &Connection) -> Option<Grant> {
     match ask(connection, &Question::Grant).await {
         Some(Answer::Grant(grant)) => Some(grant),
-        Some(Answer::Revocations(_)) | None => None,
+        Some(_) | None => None,
+    }
+}
+
+/// Asks whether the peer reaches another member, and would carry packets to it.
+pub(super) async fn ask_reach(connection: &Connection, target: NodeId) -> Option<Reach> {
+    match ask(connection, &Question::Reach(target)).await {
+        Some(Answer::Reach(reach)) => Some(reach),
+        Some(_) | None => None,
+    }
+}
+
+/// The time a question and its answer take, from this node to the peer's and back.
+pub(super) async fn round_trip(connection: &Connection) -> Option<Duration> {
+    let number = rand::random();
+    let began = Instant::now();
+    match ask(connection, &Question::Echo(number)).await {
+        Some(Answer::Echo(answered)) if answered == number => Some(began.elapsed()),
+        Some(_) | None => None,
     }
 }
 
@@ -63,6 +82,8 @@ pub(super) fn answer(shared: Arc<Shared>, peer: NodeId, mut sender: Sender, mut 
                     Answer::Revocations(newer_than(&shared, peer, &theirs).await)
                 }
                 Question::Grant => Answer::Grant(shared.observer.grant_of(peer)),
+                Question::Reach(target) => Answer::Reach(reach(&shared, peer, target)),
+                Question::Echo(number) => Answer::Echo(number),
             };
             sender.send_frame(&encode(&answer), QUESTION_FRAME_BYTES_MAX).await.ok()?;
             sender.finish().ok()?;
@@ -71,6 +92,14 @@ pub(super) fn answer(shared: Arc<Shared>, peer: NodeId, mut sender: Sender, mut 
         // A peer that does not wait for its answer does not need it.
         let _ = tokio::time::timeout(ANSWER_WITHIN, exchange).await;
     });
+}
+
+/// What this node says of its way to a member.
+fn reach(shared: &Shared, asker: NodeId, target: NodeId) -> Reach {
+    let link = shared.link(target).filter(|link| !link.key().relayed);
+    let rtt_us = link.as_ref().and_then(|link| u64::try_from(link.rtt().as_micros()).ok());
+    let alive = shared.membership().state(&target) == Some(PeerState::Alive);
+    Reach { alive, direct: link.is_some(), carries: shared.relays_for(asker), rtt_us }
 }
 
 /// Takes the peer's list if it is newer; answers with ours if that is.

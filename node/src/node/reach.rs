@@ -15,7 +15,7 @@ use super::lookout::{self, Lookout};
 use super::start::Start;
 use crate::network::{Network, Observer, Parts};
 use crate::randomness::Randomness;
-use crate::transport::{Endpoint, Settings, Socket};
+use crate::transport::{Endpoint, Paths, Settings, Socket};
 
 /// What the network side is made of, beside what runs already.
 pub(super) struct Given {
@@ -44,9 +44,18 @@ impl Reach {
         let Given { name, socket, addresses, settings, randomness } = given;
         let (admission, clock) = (&durable.admission, &durable.clock);
         let credentials = start.credentials.clone();
-        let endpoint =
-            Endpoint::bind(socket, credentials, Arc::clone(admission), Arc::clone(clock), settings)?;
+        let endpoint = Endpoint::bind(
+            socket,
+            credentials.clone(),
+            Arc::clone(admission),
+            Arc::clone(clock),
+            settings.clone(),
+        )?;
         let local_address = endpoint.local_address().map_err(NodeError::System)?;
+        let paths = Arc::new(Paths::default());
+        let carried = Socket::Paths(Arc::clone(&paths));
+        let relayed =
+            Endpoint::bind(carried, credentials, Arc::clone(admission), Arc::clone(clock), settings)?;
         let me = start.credentials.key.node();
         let lookout = Lookout::new(lookout::Parts {
             me,
@@ -63,6 +72,8 @@ impl Reach {
         let root = *start.credentials.root.key();
         let parts = Parts {
             endpoint,
+            relayed,
+            paths,
             identity: Identity {
                 root,
                 node: me,

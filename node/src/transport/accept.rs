@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::endpoint::Shared;
 use super::greeting::GreetingError;
 use super::inbound::code_for;
-use super::line::{Line, certified_peer};
+use super::line::{Line, certified_peer, purpose};
 use super::settings::INCOMING_MAX;
 
 /// Runs until the endpoint is closed.
@@ -115,5 +115,7 @@ async fn greet(
         Err(_) => return Err(Some(CloseCode::NoHello)),
     };
     check()?;
-    Ok(Connection::start(Arc::clone(line), agreement, Arc::clone(&shared.admission)))
+    let purpose = purpose(&line.quic).ok_or(Some(CloseCode::Protocol))?;
+    let (line, admission) = (Arc::clone(line), Arc::clone(&shared.admission));
+    Connection::start(line, agreement, purpose, admission, shared.paths.as_ref()).ok_or(None)
 }

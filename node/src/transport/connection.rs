@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mesh_node_core::links::ConnectionKey;
+use mesh_node_core::links::{ConnectionKey, Path};
 use mesh_protocol::close::CloseCode;
 use mesh_protocol::hello::Features;
 use mesh_protocol::id::NodeId;
@@ -20,6 +20,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::inbound::{ARRIVALS_MAX, Inbound};
 use super::line::Line;
+use super::paths::{Hold, Paths};
+use super::settings::CARRIER_SEND_WINDOW;
 use super::stream::halves;
 use super::{CloseReason, Receiver, Sender, StreamError};
 use crate::identity::Admission;
@@ -36,6 +38,15 @@ pub enum DatagramError {
     /// The connection ended.
     #[error("the connection ended")]
     Lost,
+}
+
+/// What a connection is for. Both ends know it from TLS on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Everything two nodes say to each other.
+    Link,
+    /// Packets of other connections, and nothing else.
+    Carrier,
 }
 
 /// What both ends settled on, and what the peer said of itself.
@@ -58,6 +69,9 @@ pub struct Connection(Arc<Shared>);
 struct Shared {
     line: Arc<Line>,
     agreement: Agreement,
+    purpose: Purpose,
+    /// The path it runs on, when it is relayed.
+    hold: Option<Hold>,
     arrivals: Mutex<mpsc::Receiver<Arrival>>,
 }
 
@@ -75,8 +89,28 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Takes over a connection whose greeting is done, and starts to take its streams.
-    pub(super) fn start(line: Arc<Line>, agreement: Agreement, admission: Arc<Admission>) -> Self {
+    /// Takes over a connection whose greeting is done, and starts to take its streams. `None`, and it is closed, when
+    /// the path it came on is gone meanwhile.
+    pub(super) fn start(
+        line: Arc<Line>,
+        agreement: Agreement,
+        purpose: Purpose,
+        admission: Arc<Admission>,
+        paths: Option<&Arc<Paths>>,
+    ) -> Option<Self> {
+        let hold = match paths {
+            Some(paths) => {
+                let hold = paths.hold(line.quic.remote_address());
+                Some(hold.or_else(|| {
+                    line.close(CloseCode::PathLost, "");
+                    None
+                })?)
+            }
+            None => None,
+        };
+        if purpose == Purpose::Carrier {
+            line.quic.set_send_window(CARRIER_SEND_WINDOW);
+        }
         let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let inbound = Inbound {
             line: Arc::clone(&line),
@@ -84,9 +118,10 @@ impl Connection {
             admission,
             frame_bytes_max: agreement.frame_bytes_max,
             arrivals: arrive,
+            broken: hold.as_ref().map(|hold| hold.broken.clone()).unwrap_or_default(),
         };
         tokio::spawn(inbound.run());
-        Self(Arc::new(Shared { line, agreement, arrivals: Mutex::new(arrivals) }))
+        Some(Self(Arc::new(Shared { line, agreement, purpose, hold, arrivals: Mutex::new(arrivals) })))
     }
 
     /// Who is at the other end: the owner of its certificate, let in, and the one its Hello names.
@@ -131,10 +166,32 @@ impl Connection {
         self.0.agreement.observed
     }
 
-    /// Where the peer's packets come from. May change while the connection lives.
+    /// Where the peer's packets come from. May change while the connection lives, and means nothing outside this
+    /// process when it is relayed.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         self.0.line.quic.remote_address()
+    }
+
+    /// The way its packets go.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        match &self.0.hold {
+            Some(hold) => Path::Relayed { via: hold.via },
+            None => Path::Direct(self.remote_address()),
+        }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        self.0.purpose
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.line.quic.close_reason().is_some()
     }
 
     /// The current estimate of the round trip.

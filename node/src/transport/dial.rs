@@ -22,7 +22,7 @@ use super::endpoint::Shared;
 use super::greeting::GreetingError;
 use super::inbound::code_for;
 use super::line::{Line, certified_peer};
-use super::{CloseReason, StreamError};
+use super::{CloseReason, Purpose, StreamError};
 use crate::identity::{MemberVerifier, Refusal, name_of};
 
 /// Why the other end did not let this one in, by the alert it sent (RFC 8446, section 6.2) or its close code.
@@ -109,6 +109,8 @@ pub struct DialError {
     pub cause: DialCause,
     /// Where that happened.
     pub address: Option<SocketAddr>,
+    /// Every address that was tried and what came of it, in the order they ended.
+    pub tried: Vec<(SocketAddr, DialCause)>,
 }
 
 impl From<DialError> for DialFailure {
@@ -132,38 +134,53 @@ pub(super) async fn dial(
     peer: NodeId,
     number: u64,
     plan: &[Attempt],
+    purpose: Purpose,
 ) -> Result<Connection, DialError> {
+    let mut tried = Vec::new();
     let outcome = match shared.admission.check(peer) {
         Err(exclusion) => Err((DialCause::NotBelieved(exclusion.into()), None)),
-        Ok(()) => match race(shared, peer, plan).await {
-            Ok(reached) => greet(shared, peer, number, reached).await,
+        Ok(()) => match race(shared, peer, plan, purpose, &mut tried).await {
+            Ok(reached) => greet(shared, peer, number, reached, purpose)
+                .await
+                .inspect_err(|(cause, address)| tried.extend(address.map(|at| (at, cause.clone())))),
             Err(failed) => Err(failed),
         },
     };
-    outcome.map_err(|(cause, address)| DialError { peer, cause, address })
+    outcome.map_err(|(cause, address)| DialError { peer, cause, address, tried })
 }
 
 /// Runs the attempts of a plan until one is through TLS, or none is left.
-async fn race(shared: &Arc<Shared>, peer: NodeId, plan: &[Attempt]) -> Result<Reached, Failed> {
+async fn race(
+    shared: &Arc<Shared>,
+    peer: NodeId,
+    plan: &[Attempt],
+    purpose: Purpose,
+    tried: &mut Vec<(SocketAddr, DialCause)>,
+) -> Result<Reached, Failed> {
     let start = Instant::now();
     let mut waiting: VecDeque<Attempt> = plan.iter().copied().collect();
-    let mut running = JoinSet::new();
+    let mut running: JoinSet<Result<Reached, Failed>> = JoinSet::new();
     let mut worst: Failed = (DialCause::NoAddress, None);
     loop {
         let at = waiting.front().map(|next| start + Duration::from_millis(next.after_ms));
         tokio::select! {
             biased;
-            Some(ended) = running.join_next() => match settle(ended, worst) {
-                Ok(reached) => return Ok(reached),
-                Err(failed) => worst = failed,
-            },
+            Some(ended) = running.join_next() => {
+                if let Ok(Err((cause, Some(address)))) = &ended {
+                    tried.push((*address, cause.clone()));
+                }
+                match settle(ended, worst) {
+                    Ok(reached) => return Ok(reached),
+                    Err(failed) => worst = failed,
+                }
+            }
             () = tokio::time::sleep_until(at.unwrap_or(start)), if at.is_some() && !running.is_empty() => {}
             // Nothing runs, so there is nothing to wait for.
             else => {}
         }
         if running.is_empty() || at.is_some_and(|at| Instant::now() >= at) {
             match waiting.pop_front() {
-                Some(next) => _ = running.spawn(reach(Arc::clone(shared), peer, next.address)),
+                Some(next) => _ = running.spawn(reach(Arc::clone(shared), peer, next.address, purpose)),
                 None if running.is_empty() => return Err(worst),
                 None => {}
             }
@@ -182,13 +199,19 @@ fn settle(ended: Result<Result<Reached, Failed>, JoinError>, worst: Failed) -> R
 }
 
 /// One attempt, up to the end of TLS.
-async fn reach(shared: Arc<Shared>, peer: NodeId, address: SocketAddr) -> Result<Reached, Failed> {
+async fn reach(
+    shared: Arc<Shared>,
+    peer: NodeId,
+    address: SocketAddr,
+    purpose: Purpose,
+) -> Result<Reached, Failed> {
     let deadline = Instant::now() + shared.settings.greeting;
     let failed = |cause| (cause, Some(address));
     if shared.is_full() {
         return Err(failed(DialCause::Busy));
     }
-    let (config, verifier) = shared.client_for(peer).ok_or_else(|| failed(DialCause::Incompatible))?;
+    let (config, verifier) =
+        shared.client_for(peer, purpose).ok_or_else(|| failed(DialCause::Incompatible))?;
     let connecting = shared.quic.connect_with(config, address, &name_of(peer)).map_err(|error| {
         failed(match error {
             ConnectError::InvalidRemoteAddress(_) => DialCause::BadAddress,
@@ -208,6 +231,7 @@ async fn greet(
     peer: NodeId,
     number: u64,
     Reached { quic, address, deadline }: Reached,
+    purpose: Purpose,
 ) -> Result<Connection, Failed> {
     let failed = |cause| (cause, Some(address));
     let line = Line::new(quic);
@@ -235,7 +259,8 @@ async fn greet(
         line.close(code_for(exclusion), "");
         return Err(failed(DialCause::NotBelieved(exclusion.into())));
     }
-    Ok(Connection::start(line, agreement, Arc::clone(&shared.admission)))
+    Connection::start(line, agreement, purpose, Arc::clone(&shared.admission), shared.paths.as_ref())
+        .ok_or_else(|| failed(DialCause::Ended(CloseReason::Here(CloseCode::PathLost))))
 }
 
 /// Why a greeting ended from outside. A peer that gives the stream up closes the connection next, and its reason says

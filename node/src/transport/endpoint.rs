@@ -16,12 +16,12 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::greeting::Introduction;
-use super::settings::{INCOMING_BUFFER_TOTAL, INCOMING_MAX, transport_config};
+use super::settings::{INCOMING_BUFFER_TOTAL, INCOMING_MAX, RELAYED_PACKET_BYTES, transport_config};
 use super::socket::{Socket, endpoint_config};
-use super::{Connection, DialError, Settings, accept, dial};
+use super::{Connection, DialError, Paths, Purpose, Settings, accept, dial};
 use crate::clock::Clock;
 use crate::identity::{
-    Admission, Credentials, Handshake, MemberVerifier, TlsError, member_client, member_server,
+    ALPN_CARRIER, Admission, Credentials, Handshake, MemberVerifier, TlsError, member_client, member_server,
 };
 
 /// Connections that wait to be taken; further handshakes wait in their own tasks.
@@ -79,6 +79,8 @@ pub(super) struct Shared {
     pub(super) admission: Arc<Admission>,
     pub(super) settings: Settings,
     pub(super) counters: Counters,
+    /// What carries the packets, when it is not a socket.
+    pub(super) paths: Option<Arc<Paths>>,
     identity: RwLock<Identity>,
     record: Mutex<RecordVersion>,
     transport: Arc<quinn::TransportConfig>,
@@ -115,8 +117,16 @@ impl Endpoint {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, BindError> {
-        let transport = Arc::new(transport_config(settings.profile));
-        let (identity, server) = identify(credentials, &admission, &clock, &transport)?;
+        let paths = match &socket {
+            Socket::Paths(paths) => Some(Arc::clone(paths)),
+            Socket::Udp(_) | Socket::Packets(_) => None,
+        };
+        let mut transport = transport_config(settings.profile);
+        if paths.is_some() {
+            transport.initial_mtu(RELAYED_PACKET_BYTES);
+        }
+        let transport = Arc::new(transport);
+        let (identity, server) = identify(credentials, &admission, &clock, &transport, paths.is_some())?;
         let config = endpoint_config(&identity.credentials.key, settings.seed);
         let runtime = Arc::new(TokioRuntime);
         let socket = socket.into_quic(&*runtime).map_err(BindError::Socket)?;
@@ -127,6 +137,7 @@ impl Endpoint {
             admission,
             settings,
             counters: Counters::default(),
+            paths,
             identity: RwLock::new(identity),
             record: Mutex::default(),
             transport,
@@ -143,10 +154,29 @@ impl Endpoint {
     /// # Errors
     /// [`DialError`] when no address gave a connection to that very node.
     pub async fn dial(&self, peer: NodeId, number: u64, plan: &[Attempt]) -> Result<Connection, DialError> {
-        dial::dial(&self.shared, peer, number, plan).await
+        dial::dial(&self.shared, peer, number, plan, Purpose::Link).await
     }
 
-    /// The next connection that a member dialled; `None` once the endpoint is closed.
+    /// Dials a member for a carrier. Its number only has to differ from those of other carriers.
+    ///
+    /// # Errors
+    /// [`DialError`] as for [`Self::dial`]; `Incompatible` when it relays nothing.
+    pub async fn dial_carrier(
+        &self,
+        peer: NodeId,
+        number: u64,
+        plan: &[Attempt],
+    ) -> Result<Connection, DialError> {
+        dial::dial(&self.shared, peer, number, plan, Purpose::Carrier).await
+    }
+
+    /// The paths it runs over, when its connections are relayed.
+    #[must_use]
+    pub fn paths(&self) -> Option<&Arc<Paths>> {
+        self.shared.paths.as_ref()
+    }
+
+    /// The next connection that a member dialled, for whatever purpose; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Connection> {
         self.arrivals.lock().await.recv().await
     }
@@ -170,7 +200,9 @@ impl Endpoint {
     /// [`BindError`] when TLS cannot use it; the old one stays.
     pub fn renew(&self, credentials: Credentials) -> Result<(), BindError> {
         let shared = &self.shared;
-        let (identity, server) = identify(credentials, &shared.admission, &shared.clock, &shared.transport)?;
+        let relayed = shared.paths.is_some();
+        let (identity, server) =
+            identify(credentials, &shared.admission, &shared.clock, &shared.transport, relayed)?;
         *shared.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
         shared.quic.set_server_config(Some(server));
         Ok(())
@@ -217,16 +249,24 @@ impl Shared {
             node: identity.credentials.key.node(),
             mesh: identity.credentials.root.key().mesh(),
             record: *self.record.lock().unwrap_or_else(PoisonError::into_inner),
+            relayed: self.paths.is_some(),
             settings: self.settings.clone(),
         }
     }
 
     /// The configuration of one dial to this node, and the verifier that will know why it was refused here.
-    pub(super) fn client_for(&self, node: NodeId) -> Option<(quinn::ClientConfig, MemberVerifier)> {
+    pub(super) fn client_for(
+        &self,
+        node: NodeId,
+        purpose: Purpose,
+    ) -> Option<(quinn::ClientConfig, MemberVerifier)> {
         let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
         let verifier = identity.verifier.dialling(node);
         let mut client = identity.client.clone();
         client.dangerous().set_certificate_verifier(Arc::new(Handshake(verifier.clone())));
+        if purpose == Purpose::Carrier {
+            client.alpn_protocols = vec![ALPN_CARRIER.to_vec()];
+        }
         let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).ok()?));
         config.transport_config(Arc::clone(&self.transport));
         Some((config, verifier))
@@ -238,15 +278,22 @@ fn identify(
     admission: &Arc<Admission>,
     clock: &Arc<dyn Clock>,
     transport: &Arc<quinn::TransportConfig>,
+    relayed: bool,
 ) -> Result<(Identity, quinn::ServerConfig), BindError> {
     let verifier =
         MemberVerifier::new(&credentials.root, Arc::clone(admission)).map_err(TlsError::Certificate)?;
-    let server = member_server(&credentials, verifier.clone(), Arc::clone(clock))?;
+    let mut server = member_server(&credentials, verifier.clone(), Arc::clone(clock))?;
+    // A relayed connection carries no carrier, so a way has one member between and never two.
+    if !relayed {
+        server.alpn_protocols.push(ALPN_CARRIER.to_vec());
+    }
     let client = member_client(&credentials, verifier.clone(), Arc::clone(clock))?;
     let server = QuicServerConfig::try_from(server).map_err(|_| BindError::Cipher)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(server));
     config
         .transport_config(Arc::clone(transport))
+        // A relayed connection stays on its stream.
+        .migration(!relayed)
         .max_incoming(INCOMING_MAX)
         .incoming_buffer_size_total(INCOMING_BUFFER_TOTAL);
     Ok((Identity { credentials, verifier, client }, config))

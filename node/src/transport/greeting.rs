@@ -10,7 +10,7 @@
 //! ```
 //! Whoever finds a step wrong closes the connection with a [`CloseCode`]; the other end reads it as the reason.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use mesh_node_core::links::ConnectionKey;
@@ -27,12 +27,17 @@ use super::connection::Agreement;
 use super::line::Line;
 use super::stream::{StreamError, halves};
 
+/// What is said instead of an address where there is none.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
 /// What this end says of itself in a greeting.
 #[derive(Debug, Clone)]
 pub(super) struct Introduction {
     pub(super) node: NodeId,
     pub(super) mesh: MeshId,
     pub(super) record: RecordVersion,
+    /// Whether these are greetings of relayed connections.
+    pub(super) relayed: bool,
     pub(super) settings: Settings,
 }
 
@@ -84,7 +89,9 @@ impl Introduction {
         let bytes = receiver.receive_frame(CONTROL_FRAME_BYTES_MAX).await?.ok_or(StreamError::Truncated)?;
         let hello: Hello = codec::decode(&bytes).map_err(|_| GreetingError::Unfit(CloseCode::Protocol))?;
         let agreement = self.judge_hello(&hello, peer)?;
-        let ack = self.ack(&agreement, line.quic.remote_address());
+        // A path's address means nothing at the other end.
+        let observed = if self.relayed { NOWHERE } else { line.quic.remote_address() };
+        let ack = self.ack(&agreement, observed);
         sender.send_frame(&codec::encode(&ack), CONTROL_FRAME_BYTES_MAX).await?;
         sender.finish()?;
         Ok(agreement)
@@ -124,7 +131,7 @@ impl Introduction {
             common_minor(MINORS, hello.minors).ok_or(GreetingError::Unfit(CloseCode::Incompatible))?;
         Ok(Agreement {
             peer,
-            key: ConnectionKey { dialler: peer, number: hello.dial },
+            key: ConnectionKey { dialler: peer, number: hello.dial, relayed: self.relayed },
             boot: hello.boot,
             minor,
             features: self.settings.features.common(hello.features),
@@ -143,13 +150,13 @@ impl Introduction {
         }
         Ok(Agreement {
             peer,
-            key: ConnectionKey { dialler: self.node, number },
+            key: ConnectionKey { dialler: self.node, number, relayed: self.relayed },
             boot: ack.boot,
             minor: ack.minor,
             features: self.settings.features.common(ack.features),
             record: ack.record,
             frame_bytes_max: usize::try_from(ack.frame_bytes_max).unwrap_or(usize::MAX),
-            observed: Some(ack.observed),
+            observed: Some(ack.observed).filter(|_| !self.relayed),
         })
     }
 }

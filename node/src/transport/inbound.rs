@@ -12,6 +12,7 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::stream::{StopCode, StreamKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::connection::Arrival;
 use super::line::Line;
@@ -32,6 +33,8 @@ pub(super) struct Inbound {
     pub(super) admission: Arc<Admission>,
     pub(super) frame_bytes_max: usize,
     pub(super) arrivals: mpsc::Sender<Arrival>,
+    /// Cancelled when the path of a relayed connection ended.
+    pub(super) broken: CancellationToken,
 }
 
 impl Inbound {
@@ -47,6 +50,10 @@ impl Inbound {
             tokio::select! {
                 biased;
                 changed = changes.changed() => if changed.is_err() { return },
+                () = self.broken.cancelled() => {
+                    self.line.close(CloseCode::PathLost, "");
+                    return;
+                }
                 // Before new streams, so that what has ended never piles up.
                 Some(read) = waiting.join_next(), if !waiting.is_empty() => {
                     if let Ok(Some(arrival)) = read {

@@ -9,8 +9,8 @@ use quinn::{ConnectionError, VarInt};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
-use super::CloseReason;
-use crate::identity::node_of_leaf;
+use super::{CloseReason, Purpose};
+use crate::identity::{ALPN_CARRIER, node_of_leaf};
 
 #[derive(Debug)]
 pub(super) struct Line {
@@ -54,6 +54,13 @@ impl Line {
 pub(crate) fn certified_peer(quic: &quinn::Connection) -> Option<NodeId> {
     let chain = quic.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     node_of_leaf(chain.first()?).ok()
+}
+
+/// What the ends agreed in TLS that the connection is for (RFC 7301).
+pub(super) fn purpose(quic: &quinn::Connection) -> Option<Purpose> {
+    let data = quic.handshake_data()?.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
+    let carrier = data.protocol.as_deref()? == ALPN_CARRIER;
+    Some(if carrier { Purpose::Carrier } else { Purpose::Link })
 }
 
 /// One stream in use.

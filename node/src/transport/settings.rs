@@ -72,7 +72,7 @@ impl Settings {
     pub fn new(boot: BootId) -> Self {
         Self {
             boot,
-            features: Features::default(),
+            features: Features::RELAY,
             profile: Profile::WIDE,
             greeting: GREETING,
             connections_max: CONNECTIONS_MAX,
@@ -82,6 +82,13 @@ impl Settings {
         }
     }
 }
+
+/// Bytes of the packets of a relayed connection. No path has to carry them in one piece, so they are as long as any end
+/// takes; the library's own guess would be 1,200.
+pub(super) const RELAYED_PACKET_BYTES: u16 = 1_452;
+/// Bytes kept for sending on a carrier. What waits there delays every packet behind it, probes included, and on a slow
+/// line a window made for bodies would hold seconds of them.
+pub(super) const CARRIER_SEND_WINDOW: u64 = 512 * 1024;
 
 /// The library's settings for connections with these times.
 pub(super) fn transport_config(profile: Profile) -> TransportConfig {

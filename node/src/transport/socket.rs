@@ -19,6 +19,7 @@ use rand::{Rng, SeedableRng};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::Paths;
 use crate::identity::NodeKey;
 
 /// Bytes of a connection id.
@@ -59,6 +60,8 @@ pub enum Socket {
     Udp(std::net::UdpSocket),
     /// Anything else.
     Packets(Arc<dyn PacketSocket>),
+    /// Paths through other members: connections over it are relayed ones.
+    Paths(Arc<Paths>),
 }
 
 impl Socket {
@@ -66,6 +69,7 @@ impl Socket {
         match self {
             Self::Udp(socket) => runtime.wrap_udp_socket(socket),
             Self::Packets(socket) => Ok(Arc::new(Adapter(socket))),
+            Self::Paths(paths) => Ok(Arc::new(Adapter(paths))),
         }
     }
 }

@@ -102,6 +102,10 @@ impl Sender {
         let _ = self.stream.reset(VarInt::from_u32(code.number()));
     }
 
+    pub(super) const fn stream_mut(&mut self) -> &mut quinn::SendStream {
+        &mut self.stream
+    }
+
     /// Sends bytes that are no frame: the kind byte.
     pub(super) async fn send_raw(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         let written = self.stream.write_all(bytes).await;
@@ -162,6 +166,15 @@ impl Receiver {
         self.ended = true;
         // Fails only when this half is closed already.
         let _ = self.stream.stop(VarInt::from_u32(code.number()));
+    }
+
+    pub(super) const fn stream_mut(&mut self) -> &mut quinn::RecvStream {
+        &mut self.stream
+    }
+
+    /// The end was read as bytes: there is nothing left to give up.
+    pub(super) const fn note_end(&mut self) {
+        self.ended = true;
     }
 
     /// That many bytes; fewer only at the end of the stream.

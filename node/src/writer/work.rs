@@ -58,12 +58,18 @@ async fn recover<H: Handler>(
     loop {
         let full = is_disk_full(&source);
         lanes.set_trouble(Some(if full { Trouble::DiskFull } else { Trouble::Failing }));
-        let cause = &source as &dyn std::error::Error;
         if full {
-            tracing::error!(error = cause, "the disk is full; waiting for room");
+            tracing::error!(
+                error = &source as &dyn std::error::Error,
+                "the disk is full; waiting for room"
+            );
         } else {
             tries += 1;
-            tracing::error!(tries, error = cause, "the database failed; opening it again");
+            tracing::error!(
+                tries,
+                error = &source as &dyn std::error::Error,
+                "the database failed; opening it again"
+            );
         }
         match core.recover() {
             Ok(()) => return Ok(()),

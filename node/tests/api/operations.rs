@@ -85,6 +85,8 @@ async fn jobs_and_trust_go_there_and_come_back() {
     assert_eq!(client.revoke(&expel("borea")).await.unwrap(), scripted::expelled("borea"));
     assert_eq!(client.block(&expel("borea")).await.unwrap(), scripted::expelled("borea"));
     assert_eq!(client.unblock("borea").await.unwrap(), scripted::expelled("borea"));
+    assert_eq!(client.route("borea").await.unwrap(), scripted::route("borea"));
+    assert_eq!(client.ping("borea").await.unwrap(), scripted::pong("borea"));
     client.shutdown().await.unwrap();
     let expected = [
         "run operator python 8 bytes".to_owned(),
@@ -100,6 +102,8 @@ async fn jobs_and_trust_go_there_and_come_back() {
         "revoke operator borea".to_owned(),
         "block operator borea".to_owned(),
         "unblock operator borea".to_owned(),
+        "route operator borea".to_owned(),
+        "ping operator borea".to_owned(),
         "shutdown operator".to_owned(),
     ];
     assert_eq!(world.service.calls(), expected);

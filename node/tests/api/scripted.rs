@@ -12,7 +12,7 @@ use mesh_protocol::api::ask::{
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{AttestationView, JobReceipt, JobView, RunRequest};
 use mesh_protocol::api::mesh::{
-    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest,
+    ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, Status};
 use mesh_protocol::flight::FlightState;
@@ -196,6 +196,29 @@ pub(crate) fn expelled(name: &str) -> ExpelReply {
     ExpelReply { node: NODE, name: name.into(), already: false, links_closed: 1 }
 }
 
+pub(crate) fn route(name: &str) -> RouteView {
+    RouteView {
+        node: NODE,
+        name: name.into(),
+        state: "alive".into(),
+        since_ms: Some(1),
+        cause: Some("it is linked".into()),
+        path: Some("relayed via nova".into()),
+        rtt_us: Some(900),
+        addresses: vec!["192.0.2.2:4433".into()],
+        tried: Vec::new(),
+        seen_by: Vec::new(),
+        outbox: OutboxView::default(),
+        last_error: None,
+        next_try_in_ms: Some(5),
+        next: "nothing".into(),
+    }
+}
+
+pub(crate) fn pong(name: &str) -> PingReply {
+    PingReply { node: NODE, name: name.into(), path: "relayed via nova".into(), took_us: 900 }
+}
+
 impl Service for Scripted {
     async fn status(&self, who: &Principal) -> Result<Status, ApiError> {
         self.note("status", who, String::new());
@@ -338,6 +361,16 @@ impl Service for Scripted {
     async fn unblock(&self, who: &Principal, peer: &str) -> Result<ExpelReply, ApiError> {
         self.note("unblock", who, peer.to_owned());
         Ok(expelled(peer))
+    }
+
+    async fn route(&self, who: &Principal, peer: &str) -> Result<RouteView, ApiError> {
+        self.note("route", who, peer.to_owned());
+        Ok(route(peer))
+    }
+
+    async fn ping(&self, who: &Principal, peer: &str) -> Result<PingReply, ApiError> {
+        self.note("ping", who, peer.to_owned());
+        Ok(pong(peer))
     }
 
     async fn shutdown(&self, who: &Principal) -> Result<(), ApiError> {

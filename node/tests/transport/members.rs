@@ -51,7 +51,7 @@ async fn both_ends_name_a_connection_the_same_and_know_what_the_other_said_of_it
     let dialled = a.endpoint.dial(b.id, 41, &plan);
     let (at_a, at_b) = tokio::join!(dialled, b.accept());
     let at_a = at_a.unwrap();
-    assert_eq!(at_a.key(), ConnectionKey { dialler: a.id, number: 41 });
+    assert_eq!(at_a.key(), ConnectionKey::direct(a.id, 41));
     assert_eq!(at_b.key(), at_a.key());
     assert_eq!((at_a.boot(), at_b.boot()), (BootId(2), BootId(1)));
     assert_eq!((at_a.features(), at_b.features()), (Features(0b10), Features(0b10)));

@@ -1,7 +1,8 @@
-//! Membership and trust: tickets, grants, revocation.
+//! Membership and trust: tickets, grants, revocation; and how a peer is reached.
 
 use serde::{Deserialize, Serialize};
 
+use super::node::OutboxView;
 use crate::id::{NodeId, TicketId};
 use crate::policy::{Grant, Permission, Trust};
 
@@ -85,4 +86,90 @@ pub struct ExpelReply {
     pub already: bool,
     /// Links cut.
     pub links_closed: usize,
+}
+
+/// `GET /v1/peers/{peer}/route`: how a peer is reached, or why it is not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteView {
+    /// The peer.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// What this node makes of it.
+    pub state: String,
+    /// Since when, wall clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// The way in use: `direct <address>` or `relayed via <name>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Round trip in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u64>,
+    /// Where it says it is.
+    pub addresses: Vec<String>,
+    /// What was tried since this node started, the newest first.
+    pub tried: Vec<TriedView>,
+    /// What the other members say, asked just now.
+    pub seen_by: Vec<SightingView>,
+    /// What waits for it.
+    pub outbox: OutboxView,
+    /// The last error met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Milliseconds until it is next dialled directly, when that is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try_in_ms: Option<u64>,
+    /// The one thing to do now.
+    pub next: String,
+}
+
+/// One way that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedView {
+    /// The way, as in [`RouteView::path`]; absent when none was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<String>,
+    /// What came of it.
+    pub outcome: String,
+    /// When last, wall clock.
+    pub at_ms: u64,
+    /// How often with this outcome.
+    pub times: u64,
+}
+
+/// What another member says of a peer: its word, not this node's finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SightingView {
+    /// Who was asked.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Whether it answered in time. When not, the rest says nothing.
+    pub answered: bool,
+    /// Whether the peer is alive to it.
+    pub alive: bool,
+    /// Whether it reaches the peer directly.
+    pub direct: bool,
+    /// Whether it lets this node relay.
+    pub carries: bool,
+    /// Its round trip to the peer, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u64>,
+}
+
+/// `POST /v1/peers/{peer}/ping`: the peer answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingReply {
+    /// The peer.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The way the question went.
+    pub path: String,
+    /// Microseconds from the question to its answer, through both nodes.
+    pub took_us: u64,
 }

@@ -15,14 +15,41 @@ pub struct ConnectionKey {
     pub dialler: NodeId,
     /// The dialler's number for that dial; grows with every dial, over restarts too.
     pub number: u64,
+    /// Whether a third member carries its packets. Each end knows from where it came in, and needs nobody's word.
+    pub relayed: bool,
 }
 
 impl ConnectionKey {
+    /// A connection without anybody between.
+    #[must_use]
+    pub const fn direct(dialler: NodeId, number: u64) -> Self {
+        Self { dialler, number, relayed: false }
+    }
+
+    /// A connection whose packets a third member carries.
+    #[must_use]
+    pub const fn relayed(dialler: NodeId, number: u64) -> Self {
+        Self { dialler, number, relayed: true }
+    }
+
     /// Whether this connection is used rather than the other.
     #[must_use]
     pub fn beats(&self, other: &Self) -> bool {
-        (self.dialler, std::cmp::Reverse(self.number)) < (other.dialler, std::cmp::Reverse(other.number))
+        let rank = |key: &Self| (key.relayed, key.dialler, std::cmp::Reverse(key.number));
+        rank(self) < rank(other)
     }
+}
+
+/// The way the packets of a link go, as one end sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// Straight to the peer, at this address.
+    Direct(SocketAddr),
+    /// Through a third member, which can neither read nor forge them.
+    Relayed {
+        /// Which one.
+        via: NodeId,
+    },
 }
 
 /// A caller that waits for a link. The driver chooses the number.
@@ -53,6 +80,14 @@ pub enum Input {
         /// Where the peer says it is.
         addresses: Vec<SocketAddr>,
     },
+    /// The peer is linked through a third member and may be reached without: dial it there. Does nothing while a dial
+    /// is under way, and when it is linked directly or not at all.
+    Improve {
+        /// Whom.
+        peer: NodeId,
+        /// Where the peer says it is.
+        addresses: Vec<SocketAddr>,
+    },
     /// A caller waits no longer.
     GaveUp {
         /// For whom it waited.
@@ -68,7 +103,7 @@ pub enum Input {
         key: ConnectionKey,
         /// The peer's process, from its Hello.
         boot: BootId,
-        /// Where the peer was reached, when we dialled.
+        /// Where the peer was reached, when we dialled it directly.
         address: Option<SocketAddr>,
     },
     /// Our dial ended without a connection.

@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 pub const ATTEMPTS_MAX: usize = 3;
 /// Milliseconds between the starts of two attempts (Happy Eyeballs, RFC 8305, uses 100 to 250).
 pub const ATTEMPT_SPACING_MS: u64 = 150;
+/// How long a dial tries the peer's own addresses alone before it also asks other members to relay, milliseconds: three
+/// slow handshakes, and short enough that nobody is judged meanwhile. When the addresses fail sooner, sooner.
+pub const DETOUR_AFTER_MS: u64 = 1_000;
 
 /// One address of a dial. The first attempt to finish its handshake wins; the driver drops the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

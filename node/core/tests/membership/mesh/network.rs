@@ -22,7 +22,7 @@ impl Mesh {
         boot: BootId,
         plan: &[SocketAddr],
     ) {
-        let key = ConnectionKey { dialler: self.hosts[from].id, number };
+        let key = ConnectionKey::direct(self.hosts[from].id, number);
         let pair = (from.min(to), from.max(to), key);
         if !self.is_up(from, boot) || self.connections.contains_key(&pair) {
             return;
