@@ -302,6 +302,20 @@ mod tests {
         }
     }
 
+    /// A node whose disk went back shows an older list and is shown a newer one: only one way leads on.
+    #[test]
+    fn a_restored_node_takes_the_newer_list_and_gives_nobody_its_older_one() {
+        let founder = Founder::new(1);
+        let before = founder.by_root(1, &[4]);
+        let now = founder.by_root(3, &[4, 5]);
+        let restored = RevocationList::succeed(now.as_bytes(), &founder.key(), Some(&before)).unwrap();
+        assert!(restored.names(node(5)));
+        let refused = RevocationList::succeed(before.as_bytes(), &founder.key(), Some(&now));
+        assert!(matches!(refused, Err(RevocationError::NotNewer { .. })), "{refused:?}");
+        // A disk from before the first list takes the newest at once.
+        assert_eq!(RevocationList::succeed(now.as_bytes(), &founder.key(), None).unwrap().ver(), 3);
+    }
+
     #[test]
     fn a_revoker_can_only_add_and_the_root_can_lift() {
         let founder = Founder::new(1);

@@ -160,3 +160,19 @@ fn a_name_that_the_configuration_contradicts_is_refused() {
     assert!(!machine.0.home().join("node.key").exists());
     assert!(machine.0.program(&["init", "--name", "atlas"]).output().unwrap().status.success());
 }
+
+/// What this node owes others is in that file: without it, or with one that does not read, it does not start.
+#[test]
+fn a_node_whose_database_is_missing_or_damaged_does_not_start_and_names_the_file() {
+    let machine = Machine::new();
+    assert!(machine.0.program(&["init"]).output().unwrap().status.success());
+    let database = machine.0.home().join("mesh.redb");
+    let mut bytes = std::fs::read(&database).unwrap();
+    bytes[..64].fill(0x5a);
+    std::fs::write(&database, &bytes).unwrap();
+    machine.shows(&["up"], |picture| insta::assert_snapshot!(picture, @""));
+    assert_eq!(std::fs::read(&database).unwrap(), bytes, "it is left as it is");
+    std::fs::remove_file(&database).unwrap();
+    machine.shows(&["up"], |picture| insta::assert_snapshot!(picture, @""));
+    assert!(!database.exists(), "no new one is made in its place");
+}

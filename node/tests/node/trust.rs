@@ -100,3 +100,31 @@ async fn two_revocations_at_once_both_stay_in_force() {
     };
     atlas.status_when("all are revoked, also after a restart", all).await;
 }
+
+/// A disk from before a revocation does not lift it: the first peer that is met says so again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_backup_does_not_take_a_revocation_back() {
+    let root = tempfile::tempdir().unwrap();
+    let atlas = Node::found(root.path(), "atlas", "", Trust::Mine).await;
+    let nova = atlas.join(root.path(), "nova", ECHO, Trust::Mine).await;
+    let vega = atlas.join(root.path(), "vega", "", Trust::Mine).await;
+    vega.sees("nova", "alive").await;
+    let home = vega.stop().await;
+    let (database, backup) = (home.join("mesh.redb"), root.path().join("backup"));
+    std::fs::copy(&database, &backup).unwrap();
+
+    let vega = Node::start(home).await;
+    atlas.client.revoke(&ExpelRequest { peer: "nova".into(), reason: "stolen".into() }).await.unwrap();
+    vega.sees("nova", "revoked").await;
+    let home = vega.stop().await;
+    std::fs::copy(&backup, &database).unwrap();
+
+    let vega = Node::start(home).await;
+    vega.sees("nova", "revoked").await;
+    atlas.sees("nova", "revoked").await;
+    // And it is kept: the next start knows it without meeting anybody.
+    atlas.stop().await;
+    let vega = Node::start(vega.stop().await).await;
+    vega.sees("nova", "revoked").await;
+    drop(nova);
+}

@@ -77,6 +77,14 @@ impl World {
             rows.extend(about.acknowledged.then_some(Row::S7));
             rows.extend(about.work_ended.then_some(Row::R7));
         }
+        // What has arrived and is in no batch yet is lost with the process.
+        let arrived = this.running.iter().flat_map(|running| &running.inbox);
+        let mut waits = About::default();
+        arrived.for_each(|arrived| waits.note(&arrived.event));
+        rows.extend(waits.publishes.then_some(Row::S1));
+        rows.extend(waits.parcel.then_some(Row::R1));
+        rows.extend(waits.acknowledged.then_some(Row::S7));
+        rows.extend(waits.work_ended.then_some(Row::R7));
         if let Some(running) = &this.running
             && running.depth.as_ref().is_some_and(|depth| depth.count > 0)
         {

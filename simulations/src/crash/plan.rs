@@ -32,7 +32,7 @@ pub enum Scenario {
     Revoked,
     /// Wall clocks are set a day forth and back.
     Clocks,
-    /// One machine sleeps for an hour.
+    /// One machine sleeps for half an hour.
     Asleep,
 }
 
@@ -210,7 +210,7 @@ fn trouble(steps: &mut Vec<Step>, rng: &mut ChaCha8Rng, scenario: Scenario) {
         Scenario::Asleep => {
             let side = if rng.random_bool(0.5) { A } else { B };
             steps.extend([Step::Ask(A, 7_200), few(rng), Step::Ask(B, 7_200), few(rng)]);
-            steps.extend([Step::Sleep(side, HOUR_MS), Step::Turns(4)]);
+            steps.extend([Step::Sleep(side, HOUR_MS / 2), Step::Turns(4)]);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct About {
 }
 
 impl About {
-    fn note(&mut self, event: &Event) {
+    pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Command(Command::Send(..) | Command::Ask(..) | Command::Run(..)) => self.publishes = true,
             Event::Delivery(_, Delivery::Parcel { .. }) => self.parcel = true,

@@ -4,7 +4,7 @@ use mesh_node_core::limits;
 use mesh_node_core::outbox::{self, Class, NewParcel, PublishError, Resumed, Slot, WithdrawOutcome};
 use mesh_node_core::time::NodeTime;
 use mesh_protocol::delivery::{Ack, Chain, Epoch, Open, Resume};
-use mesh_protocol::id::MessageId;
+use mesh_protocol::id::{MessageId, NodeId};
 
 use crate::pair::{HOUR_MS, Pair, RECEIVER, message, request};
 
@@ -43,6 +43,17 @@ fn a_full_outbox_refuses_requests_with_numbers() {
     assert_eq!((peer, count, oldest_age_ms), (RECEIVER, 17, 90));
     assert!(bytes <= limits::OUTBOX_BYTES_MAX);
     assert_eq!(pair.view().count, 17);
+}
+
+#[test]
+fn a_full_outbox_of_one_peer_leaves_room_for_others() {
+    let mut pair = Pair::new();
+    fill(&mut pair);
+    let other = NodeId::from_bytes([9; 32]);
+    let body = vec![0; limits::PARCEL_BODY_BYTES_MAX];
+    let parcel = NewParcel { body, ..request(1) };
+    let queued = pair.sender.commit(|tx, now, rng| outbox::publish(tx, now, rng, other, parcel)).unwrap();
+    assert_eq!((queued.seq, queued.depth), (Some(1), 1));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use mesh_node_core::event::{Action, Caller, CloseReason, Command, Event, JobTicket, Reply};
 use mesh_node_core::evidence::Attested;
 use mesh_node_core::jobs::job::Job;
+use mesh_node_core::limits::SILENCE_MAX_MS;
+use mesh_node_core::outbox;
 use mesh_node_core::policy::GrantChange;
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{JobReceipt, RunRequest};
@@ -210,4 +212,49 @@ fn a_job_that_is_being_closed_is_not_begun_when_a_slot_gets_free() {
     end(&mut pair, &ticket, JobStatus::Succeeded);
     let begun = |action: &Action| matches!(action, Action::StartJob(_));
     assert!(!pair.nodes[B].todo.iter().any(begun), "{:?}", pair.nodes[B].todo);
+}
+
+/// It was sent, and nobody knows what became of it: it waits for its own executor and goes to no other, however long.
+#[test]
+fn a_job_is_never_given_to_another_executor_because_of_time() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    pair.cut();
+    // This node gets a sandbox of its own, so that there is somewhere else to go.
+    pair.event(A, Event::Executor(executor(B)));
+    pair.pass(61_000);
+    let waiting: Job = pair.row(A, &receipt.job_id);
+    assert_eq!((waiting.node, waiting.result), (pair.nodes[B].id, None), "it waits for the one that has it");
+    pair.pass(SILENCE_MAX_MS);
+    let ended: Job = pair.row(A, &receipt.job_id);
+    let result = ended.result.unwrap();
+    assert_eq!((ended.node, result.may_have_run), (pair.nodes[B].id, true));
+    assert_eq!(result.killed_by.as_deref(), Some("peer_silent"));
+    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    // What went to the other node is the job and the word to stop it.
+    let depth = outbox::depth(&pair.nodes[A].store, pair.now, pair.nodes[B].id).unwrap().unwrap();
+    assert_eq!(depth.next - 1, 2);
+    pair.restart(A);
+    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+
+    // The result that comes after all stands beside the outcome.
+    end(&mut pair, &ticket, JobStatus::Succeeded);
+    pair.link();
+    let late: Job = pair.row(A, &receipt.job_id);
+    assert_eq!(late.result, Some(result));
+    assert_eq!(late.late.unwrap().status, JobStatus::Succeeded);
+}
+
+#[test]
+fn the_report_of_another_attempt_ends_nothing() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    end(&mut pair, &JobTicket { attempt: ticket.attempt + 1, ..ticket.clone() }, JobStatus::Failed);
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).result, None);
+    end(&mut pair, &ticket, JobStatus::Succeeded);
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).status, JobStatus::Succeeded);
 }
