@@ -34,13 +34,17 @@ pub struct Weather {
     pub lose: u32,
     /// Of a thousand, so many come twice.
     pub repeat: u32,
-    /// Of a thousand, so many take several times as long as others.
+    /// Of a thousand, so many take several times as long, and are overtaken.
     pub reorder: u32,
-    /// The shortest way, in milliseconds.
+    /// The shortest way between two machines, in milliseconds. Each two have a way of their own length.
     pub latency_min_ms: u64,
     /// The longest, in milliseconds.
     pub latency_max_ms: u64,
 }
+
+/// How much longer than its way a packet takes at most, in microseconds. Packets overtake each other only when the
+/// weather says so: a network whose every packet takes a time of its own is none, and to QUIC one long loss.
+const JITTER_US: u64 = 1_000;
 
 /// What the network did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,6 +79,8 @@ struct State {
     packets: BTreeMap<u64, Packet>,
     number: u64,
     plugs: BTreeMap<SocketAddr, Place>,
+    /// Ways: how long each is, and when the last packet arrives on it, in microseconds.
+    ways: BTreeMap<(SocketAddr, SocketAddr), (u64, u64)>,
     /// How many cuts hold up packets from one address to another.
     cuts: BTreeMap<(SocketAddr, SocketAddr), u32>,
 }
@@ -107,6 +113,7 @@ impl Network {
             packets: BTreeMap::new(),
             number: 0,
             plugs: BTreeMap::new(),
+            ways: BTreeMap::new(),
             cuts: BTreeMap::new(),
         };
         let shared = Shared { state: Mutex::new(state), earlier: Notify::new(), start: Instant::now() };
@@ -221,22 +228,35 @@ impl State {
         let Weather { lose, repeat, reorder, latency_min_ms, latency_max_ms } = self.weather;
         // Always the same number of draws, so that a cut changes no other packet's fate.
         let lost = self.rng.random_ratio(lose, 1_000);
-        let copies = 1 + u32::from(self.rng.random_ratio(repeat, 1_000));
+        let copies = 1 + u64::from(self.rng.random_ratio(repeat, 1_000));
         let late = self.rng.random_ratio(reorder, 1_000);
-        let way = self.rng.random_range(latency_min_ms * 1_000..=latency_max_ms * 1_000);
+        let jitter = self.rng.random_range(0..JITTER_US);
+        let length = match self.ways.get(&(from, to)) {
+            Some((length, _)) => *length,
+            None => {
+                let length = self.rng.random_range(latency_min_ms * 1_000..=latency_max_ms * 1_000);
+                self.ways.insert((to, from), (length, 0));
+                length
+            }
+        };
+        let (_, last) = self.ways.entry((from, to)).or_insert((length, 0));
+        let at = if late {
+            now + 4 * length + jitter
+        } else {
+            *last = (now + length + jitter).max(*last);
+            *last
+        };
         if lost || self.cuts.contains_key(&(from, to)) || !self.plugs.contains_key(&to) {
             self.counts.lost += 1;
             return false;
         }
         let first = self.flying.peek().map(|Reverse((at, _))| *at);
-        let way = if late { way * 4 } else { way };
         for copy in 0..copies {
             self.number += 1;
-            let at = now + way + u64::from(copy) * 1_500;
-            self.flying.push(Reverse((at, self.number)));
+            self.flying.push(Reverse((at + copy * JITTER_US, self.number)));
             self.packets.insert(self.number, Packet { from, to, bytes: bytes.to_vec() });
         }
-        first.is_none_or(|first| now + way < first)
+        first.is_none_or(|first| at < first)
     }
 
     /// Puts what is due into the inboxes. When the next packet is due.
