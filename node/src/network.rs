@@ -176,8 +176,9 @@ impl Network {
             quotas: Quotas::default(),
             events,
         });
-        let driver = driver::Driver::new(Arc::clone(&shared), &identity, key);
-        let task = tokio::spawn(driver.run(start, inbox));
+        let mut driver = driver::Driver::new(Arc::clone(&shared), &identity, key);
+        driver.begin(start);
+        let task = tokio::spawn(driver.run(inbox));
         (Self { shared }, task)
     }
 

@@ -122,6 +122,8 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
 
     let mut durable = Durable::start(home, &start, &name, &tokens).await?;
     let reach = Reach::start(&start, &name, &durable, socket)?;
+    // Before anybody can ask: a name that was known before the restart is never unknown after it.
+    reach.lookout.look(&reach.network).await;
     let surface = Surface::open(home, &start, name, (&durable, &reach), &stopping);
     let serving = surface.serve(api_socket, tokens, stopping.clone());
     tracing::info!(node = %start.credentials.key.node().short(), address = %local_address, "the node is up");

@@ -36,10 +36,14 @@ impl Driver {
         Self { shared, key, links, rng: rand::make_rng(), dials: BTreeMap::new() }
     }
 
-    /// Runs until the farewell.
-    pub(super) async fn run(mut self, start: Input, mut inbox: mpsc::Receiver<Event>) {
-        let accepting = tokio::spawn(accept(Arc::clone(&self.shared)));
+    /// Takes what this node knew when it stopped: who is a member is known from here on.
+    pub(super) fn begin(&mut self, start: Input) {
         self.membership(start);
+    }
+
+    /// Runs until the farewell.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Event>) {
+        let accepting = tokio::spawn(accept(Arc::clone(&self.shared)));
         let farewell = loop {
             let wake = self.shared.membership().next_wake();
             let sleep = Duration::from_millis(wake.since(self.shared.clock.now().node));
