@@ -247,8 +247,9 @@ impl Network {
             quotas: Quotas::default(),
             events,
         });
-        let driver = driver::Driver::new(Arc::clone(&shared), &identity, key, randomness);
-        let task = tokio::spawn(driver.run(start, inbox));
+        let mut driver = driver::Driver::new(Arc::clone(&shared), &identity, key, randomness);
+        driver.begin(start);
+        let task = tokio::spawn(driver.run(inbox));
         (Self { shared }, task)
     }
 

@@ -147,6 +147,8 @@ impl Node {
         let durable = Durable::start(&start, given).await?;
         let given = reach::Given { name: name.clone(), socket, addresses, settings, randomness };
         let reach = Reach::start(&start, &durable, given)?;
+        // Before anybody can ask: a name that was known before the restart is never unknown after it.
+        reach.lookout.look(&reach.network).await;
         Ok(Self { start, name, clock, durable, reach })
     }
 

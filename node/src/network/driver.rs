@@ -45,13 +45,17 @@ impl Driver {
         Self { shared, key, links, upgrades, rng, dials: BTreeMap::new() }
     }
 
+    /// Takes what this node knew when it stopped: who is a member is known from here on.
+    pub(super) fn begin(&mut self, start: Input) {
+        self.membership(start);
+    }
+
     /// Runs until the farewell.
-    pub(super) async fn run(mut self, start: Input, mut inbox: mpsc::Receiver<Event>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Event>) {
         let accepting = [
             tokio::spawn(accept(Arc::clone(&self.shared))),
             tokio::spawn(accept_relayed(Arc::clone(&self.shared))),
         ];
-        self.membership(start);
         let farewell = loop {
             let wake = self.shared.membership().next_wake();
             let wake = self.upgrades.next_due().map_or(wake, |due| due.min(wake));

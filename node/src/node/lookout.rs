@@ -95,7 +95,8 @@ impl Lookout {
         }
     }
 
-    async fn look(&self, network: &Network) {
+    /// Puts the view together now, and waits until the machine has it.
+    pub(super) async fn look(&self, network: &Network) {
         let Parts { me, name, agents, executor, admission, .. } = &self.parts;
         let executor = executor.borrow().clone();
         let view = sight::look(&Sources {

@@ -59,10 +59,7 @@ async fn recover<H: Handler>(
         let full = is_disk_full(&source);
         lanes.set_trouble(Some(if full { Trouble::DiskFull } else { Trouble::Failing }));
         if full {
-            tracing::error!(
-                error = &source as &dyn std::error::Error,
-                "the disk is full; waiting for room"
-            );
+            tracing::error!(error = &source as &dyn std::error::Error, "the disk is full; waiting for room");
         } else {
             tries += 1;
             tracing::error!(

@@ -9,10 +9,12 @@ use mesh_node::clock::{Clock, NodeClock};
 use mesh_node::delivery::Delivery;
 use mesh_node::identity::{Admission, Credentials, MeshRoot, NodeKey};
 use mesh_node::network::{Network, Observer, Parts};
+use mesh_node::randomness::Randomness;
 use mesh_node::storage::Database;
 use mesh_node::transport::{Endpoint, Paths, Profile, Settings, Socket};
 use mesh_node_core::links::Path;
 use mesh_node_core::membership::Identity;
+use mesh_protocol::certificate::Certificate;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::policy::{Grant, Trust};
@@ -109,7 +111,13 @@ impl Mesh {
             endpoint: self.endpoint(seed),
             relayed,
             paths,
-            identity: Identity { mesh: self.root.certificate().key().mesh(), node: id, epoch: 1 },
+            identity: Identity {
+                root: *self.root.certificate().key(),
+                node: id,
+                certificate: Certificate::from_der(credentials.leaf.as_der().to_vec()),
+                epoch: 1,
+            },
+            randomness: Randomness::SYSTEM,
             key: credentials.key.clone(),
             root: *self.root.certificate().key(),
             admission: Arc::new(Admission::default()),
@@ -117,7 +125,7 @@ impl Mesh {
             advertisement,
             stored,
             revocations: None,
-            delivery: Delivery::new(Arc::new(Database::create_file(&file).unwrap())),
+            delivery: Delivery::new(Arc::new(Database::create_file(&file).unwrap()), Randomness::SYSTEM),
         };
         let told = Arc::new(Told(Mutex::new(Grant::from(Trust::Mine))));
         let (network, _driver) = Network::start(parts, Arc::clone(&told) as Arc<dyn Observer>);

@@ -146,7 +146,7 @@ impl World {
             Action::Reset(_, session) if running.incoming.remove(&session) => {
                 self.link.push(peer, Frame::Stop(session));
             }
-            Action::Answer(..) | Action::Reset(..) => {}
+            Action::Answer(..) | Action::Reset(..) | Action::Acknowledged(..) => {}
             Action::StartRun { origin, flight, attempt, task, .. } => {
                 running.work.push_back(Work::Run { origin, flight, attempt });
                 self.truth.run_began(side, origin, flight, task);

@@ -164,7 +164,7 @@ impl World {
         let delivered = self
             .sender
             .machine
-            .commit(crash, |tx| Ok(outbox::handle_ack(tx, now, RECEIVER, session, ack)?))?;
+            .commit(crash, |tx| Ok(outbox::handle_ack(tx, now, RECEIVER, session, ack)?.delivered))?;
         self.trace.note("ack", &[ack.mark]);
         if delivered.durable {
             self.truth.delivered.extend(delivered.decided.iter().map(|delivered| delivered.message));

@@ -8,6 +8,7 @@ use mesh_node::storage::Database;
 use mesh_node_core::policy::DefaultTrust;
 use mesh_node_core::roster::{MemberRecord, Place, RootSecret};
 use mesh_node_core::store::Overlay;
+use mesh_protocol::certificate::Certificate;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::policy::Trust;
 use mesh_protocol::record::{
@@ -79,9 +80,11 @@ fn write(disk: &Disk, fill: impl FnOnce(&mut Overlay<'_>)) -> anyhow::Result<()>
 /// What the first member said of itself before its first start: an issuer's record as a joining node gets it.
 fn first_record(root: &MeshRoot, seed: &[u8; 32]) -> anyhow::Result<SignedRecord> {
     let key = SigningKey::from_bytes(seed);
+    let node = NodeId::from_bytes(key.verifying_key().to_bytes());
     let record = NodeRecord {
         mesh: root.certificate().key().mesh(),
-        node: NodeId::from_bytes(key.verifying_key().to_bytes()),
+        node,
+        certificate: Certificate::from_der(root.issue(node, START_WALL_MS)?.as_der().to_vec()),
         version: RecordVersion { epoch: 0, ver: 1 },
         lifecycle: Lifecycle::Up,
         advertisement: Advertisement {

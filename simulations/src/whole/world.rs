@@ -21,8 +21,8 @@ use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
 
 use super::agent::Script;
-use super::founding::{self, derive};
 use super::facts::NodeFacts;
+use super::founding::{self, derive};
 use super::ledger::{Book, Ledger, Number, SetBack};
 use super::machine::{AGENT, Machine, Outside, name};
 use super::network::{Network, Weather};
@@ -67,11 +67,16 @@ impl World {
         let secret: [u8; 32] = rng.random();
         let network = Network::new(rng.random(), weather);
         let homes = founding::found(secret, members)?.into_iter().enumerate();
-        let machine = |(index, home)| {
-            Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start))
-        };
+        let machine =
+            |(index, home)| Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start));
         let machines = homes.map(machine).collect();
-        Ok(Self { outside: Outside { network, ledger: Ledger::new(start) }, machines, rng, doubles: Vec::new(), start })
+        Ok(Self {
+            outside: Outside { network, ledger: Ledger::new(start) },
+            machines,
+            rng,
+            doubles: Vec::new(),
+            start,
+        })
     }
 
     /// Virtual milliseconds since the world began.
@@ -429,7 +434,7 @@ impl World {
         let to = format!("@{AGENT}.node:n{to}");
         let request = SendRequest { to, body: Script { number, work_ms: 0 }.text(), request_id: None };
         tokio::spawn(async move {
-            let answer = local.send(&Principal::Operator, request).await;
+            let answer = local.send(&Principal::Operator, request, Duration::ZERO).await;
             let now = ledger.now_ms();
             if let Some(entry) = ledger.book().sends.get_mut(&number) {
                 match answer {

@@ -52,7 +52,10 @@ fn a_disk_that_fails_stops_new_work_and_loses_none_that_was_accepted() {
         // The commit of this one fails; the next are refused without being tried.
         let first = sent(&world, 0, 1, "one").await.unwrap_err();
         let second = sent(&world, 0, 1, "two").await.unwrap_err();
-        assert_eq!((first.code.as_str(), second.code.as_str()), ("storage_unavailable", "storage_unavailable"));
+        assert_eq!(
+            (first.code.as_str(), second.code.as_str()),
+            ("storage_unavailable", "storage_unavailable")
+        );
         world.pass(2_000).await;
         disk.heal();
         world.pass(10_000).await;

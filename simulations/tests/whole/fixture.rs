@@ -1,5 +1,7 @@
 //! Small worlds for single faults.
 
+use std::time::Duration;
+
 use mesh_node::service::{Principal, Service as _};
 use mesh_protocol::api::ask::{AskCommand, FlightView, Receipt, SendRequest};
 use mesh_protocol::api::error::ApiError;
@@ -66,5 +68,5 @@ pub(crate) async fn receipt(world: &World, from: usize, to: usize, task: &str) -
 pub(crate) async fn sent(world: &World, from: usize, to: usize, body: &str) -> Result<Receipt, ApiError> {
     let to = format!("@worker.node:n{to}");
     let request = SendRequest { to, body: body.to_owned(), request_id: None };
-    world.local(from).unwrap().send(&Principal::Operator, request).await
+    world.local(from).unwrap().send(&Principal::Operator, request, Duration::ZERO).await
 }
