@@ -153,6 +153,42 @@ fn a_damaged_file_is_refused_by_name_and_left_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
+/// Whichever page is damaged: it opens and all of it reads, or it is refused. Nothing panics, and nothing is made up.
+#[test]
+fn a_file_with_any_page_damaged_is_read_truly_or_refused() {
+    const PAGE: usize = 4_096;
+    let directory = TempDir::new().unwrap();
+    let (database, path) = create(&directory);
+    let mut batch = database.begin().unwrap();
+    for key in 0..200_u8 {
+        batch.apply(put(&[key], &[key; 300])).unwrap();
+    }
+    batch.commit().unwrap();
+    drop(database);
+    let whole = fs::read(&path).unwrap();
+    let (mut refused, mut opened) = (0, 0);
+    for page in 0..whole.len() / PAGE {
+        let from = page * PAGE;
+        if whole[from..from + PAGE].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        for damage in [0x00, 0x5a, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[from..from + PAGE].fill(damage);
+            fs::write(&path, &bytes).unwrap();
+            let Ok(database) = Database::open_file(&path) else {
+                refused += 1;
+                continue;
+            };
+            let rows = database.snapshot().unwrap().scan(Table::Jobs, &Scan::prefix(&[], 1_000)).unwrap();
+            assert!(rows.iter().all(|(key, value)| *value == vec![key[0]; 300]), "page {page}");
+            assert_eq!(rows.len(), 200, "page {page}");
+            opened += 1;
+        }
+    }
+    assert!(refused > 20, "{refused} refused, {opened} opened");
+}
+
 #[test]
 fn an_empty_file_is_not_taken_for_a_new_database() {
     let directory = TempDir::new().unwrap();

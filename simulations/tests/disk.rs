@@ -1,5 +1,7 @@
 //! The disk in memory keeps what was synced, forgets the rest as a power cut does, and fails as it is told to.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use mesh_simulations::disk::Disk;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -1,5 +1,7 @@
 //! The node's database and writer on a disk that forgets: what was answered is there, and creation is all or nothing.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::sync::Arc;
 
 use mesh_node::clock::SetClock;

@@ -33,7 +33,9 @@
 //!   that both sides record.
 //!
 //! Not found: a peer's disk that went back to a point after its last acknowledgement. That loses nothing, but an effect
-//! it had before may have been called "never arrived".
+//! it had before may have been called "never arrived". And not before the two meet: a node whose own disk went back
+//! says of a deadline that passes until then what its disk knows, which may be "never sent". What the peer has to say
+//! about it comes late and is kept beside it.
 
 mod acknowledge;
 mod garbage;
