@@ -28,6 +28,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     println!("trace  {}", outcome.trace);
     println!("{:?}", outcome.tally);
     println!("{:.0} virtual seconds a second", outcome.tally.virtual_ms as f64 / 1_000.0 / wall);
+    for exit in &outcome.exits {
+        println!("{exit}");
+    }
     for broken in &outcome.broken {
         println!("BROKEN {broken}");
     }

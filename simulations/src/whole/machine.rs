@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -150,6 +152,15 @@ impl Machine {
         let local = node.local(Path::new(""), &CancellationToken::new());
         self.running = Some(Running { node, local, life });
         Ok(())
+    }
+
+    /// Why its node ended by itself, if it did. To be asked until it did.
+    pub(super) fn gave_up(&mut self) -> Option<String> {
+        let ended = pin!(self.running.as_mut()?.node.ended());
+        match ended.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => Some(format!("{:#}", anyhow::Error::from(ended.err()?))),
+            Poll::Pending => None,
+        }
     }
 
     /// Ends its node where it stands.

@@ -33,6 +33,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// What was broken; empty when all is well.
     pub broken: Vec<Broken>,
+    /// Nodes that gave up by themselves, and why: with a disk that fails for long they should.
+    pub exits: Vec<String>,
     /// Numbers for people and for reports.
     pub tally: Tally,
 }
@@ -307,6 +309,8 @@ impl<'a> Run<'a> {
         let others = self.world.len() - 1;
         loop {
             self.world.pass(SAMPLE_MS).await;
+            self.world.bury_the_dead();
+            self.world.start_all().await?;
             self.sample().await;
             let facts = NodeFacts::of_all(&self.world).await?;
             let newest: BTreeMap<_, _> =
@@ -339,7 +343,8 @@ impl<'a> Run<'a> {
             tasks,
         };
         let broken = check::judge(&facts);
-        Ok(Outcome { seed, trace: self.world.trace(), broken, tally: self.tally(&facts) })
+        let exits = self.world.exits().to_vec();
+        Ok(Outcome { seed, trace: self.world.trace(), broken, exits, tally: self.tally(&facts) })
     }
 
     fn tally(&self, facts: &Facts) -> Tally {

@@ -40,6 +40,7 @@ pub struct World {
     pub(super) rng: ChaCha8Rng,
     /// Machines with a home of another.
     doubles: Vec<Machine>,
+    exits: Vec<String>,
     start: Instant,
 }
 
@@ -75,6 +76,7 @@ impl World {
             machines,
             rng,
             doubles: Vec::new(),
+            exits: Vec::new(),
             start,
         })
     }
@@ -167,12 +169,29 @@ impl World {
         }
     }
 
-    /// Crashes every machine whose disk died, and says which.
+    /// Crashes every machine whose disk died, and ends every node that gave up because of its storage. Says which.
     pub fn bury_the_dead(&mut self) -> Vec<usize> {
-        let dead = |machine: &&Machine| machine.running.is_some() && machine.disk.is_dead();
-        let dead: Vec<usize> = self.machines.iter().filter(dead).map(|machine| machine.index).collect();
-        dead.iter().for_each(|index| self.crash(*index, true));
+        let mut dead = Vec::new();
+        for machine in self.machines.iter_mut().filter(|machine| machine.running.is_some()) {
+            if machine.disk.is_dead() {
+                dead.push(machine.index);
+            } else if let Some(why) = machine.gave_up() {
+                self.exits.push(format!(
+                    "at {} ms n{} gave up: {why}",
+                    self.start.elapsed().as_millis(),
+                    machine.index
+                ));
+                dead.push(machine.index);
+            }
+        }
+        dead.iter().for_each(|index| self.crash(*index, false));
         dead
+    }
+
+    /// Nodes that gave up by themselves, and why.
+    #[must_use]
+    pub fn exits(&self) -> &[String] {
+        &self.exits
     }
 
     /// The disk of one machine, to be tampered with.
@@ -294,7 +313,9 @@ impl World {
         self.outside.network.note("heal", &[]);
         for machine in &self.machines {
             machine.clocks.wake();
-            machine.disk.heal();
+            if !machine.disk.is_dead() {
+                machine.disk.restart();
+            }
             machine.commit_ms.store(1, Ordering::Relaxed);
         }
         self.outside.network.heal(weather);
