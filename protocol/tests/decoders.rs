@@ -273,7 +273,9 @@ fn every_decoder_has_seeds_and_takes_them() {
 #[test]
 fn a_seed_cut_or_lengthened_is_never_taken_for_another_value_in_silence() {
     for (_, claim, bytes) in stored_seeds() {
-        (0..bytes.len()).for_each(|cut| drop(claim(&bytes[..cut])));
+        for cut in 0..bytes.len() {
+            claim(&bytes[..cut]);
+        }
         claim(&[bytes.as_slice(), &[0]].concat());
     }
 }
