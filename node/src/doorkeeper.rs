@@ -141,8 +141,13 @@ async fn keep(parts: Parts, root: Arc<MeshRoot>, mut inbox: mpsc::Receiver<Reque
         if let Err(error) = door.keep(wanted) {
             tracing::error!(%error, "the join port cannot be opened");
         }
-        let left = until.map(|until| Duration::from_millis(until.saturating_sub(clock.now().wall_ms)));
-        let sleep = left.unwrap_or(LOOK_EVERY).clamp(Duration::from_millis(100), LOOK_EVERY);
+        let left = match until {
+            Some(until) => Duration::from_millis(until.saturating_sub(clock.now().wall_ms)),
+            // Open still for a ticket that was never made, or was good for less than that.
+            None if wanted => at_least_until.saturating_duration_since(tokio::time::Instant::now()),
+            None => LOOK_EVERY,
+        };
+        let sleep = left.clamp(Duration::from_millis(100), LOOK_EVERY);
         let request = tokio::select! {
             biased;
             request = inbox.recv() => request,

@@ -257,6 +257,30 @@ async fn a_disk_that_stays_broken_ends_the_writer_with_its_error() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_waited_for_longer_than_a_broken_one_and_what_was_accepted_is_kept() {
+    let disk = Disk::default();
+    let (core, ..) = core_on(&disk);
+    let (handle, _writer) = start(core).unwrap();
+    assert_eq!(handle.submit(Event::Add(1, 1), 1).await.unwrap(), 1);
+    disk.fill();
+    assert!(matches!(handle.submit(Event::Add(1, 2), 1).await, Err(SubmitError::StorageUnavailable)));
+    let tries = u64::from(RECOVERY_TRIES_MAX) + 2;
+    while handle.counts().recoveries < tries {
+        assert!(matches!(handle.submit(Event::Add(1, 4), 1).await, Err(SubmitError::DiskFull)));
+        tokio::task::yield_now().await;
+    }
+    disk.heal();
+    // The event that met the full disk is kept; those that were refused are not.
+    let last = loop {
+        match handle.submit(Event::Add(1, 8), 1).await {
+            Err(SubmitError::DiskFull) => tokio::task::yield_now().await,
+            answered => break answered.unwrap(),
+        }
+    };
+    assert_eq!(last, 11);
+}
+
+#[tokio::test]
 async fn a_panic_while_performing_stops_the_writer_and_says_so() {
     let (core, ..) = core();
     let (handle, mut writer) = start(core).unwrap();

@@ -246,6 +246,19 @@ impl SignedRecord {
     /// # Errors
     /// The first [`RecordError`] that applies.
     pub fn verify(self, root: &RootKey) -> Result<VerifiedRecord, RecordError> {
+        self.verify_beside(root, |_| None)
+    }
+
+    /// The same where a node's certificate may have been checked before: `proven` gives it, and the root's signature
+    /// under the same bytes is not checked again.
+    ///
+    /// # Errors
+    /// The first [`RecordError`] that applies.
+    pub fn verify_beside<'a>(
+        self,
+        root: &RootKey,
+        proven: impl FnOnce(&NodeId) -> Option<&'a Certificate>,
+    ) -> Result<VerifiedRecord, RecordError> {
         let record = self.decode()?;
         if record.mesh != root.mesh() {
             return Err(RecordError::OtherMesh { found: record.mesh });
@@ -253,9 +266,11 @@ impl SignedRecord {
         record.advertisement.check()?;
         root::verify(record.node.as_bytes(), &signed_bytes(&self.body), &self.signature)
             .map_err(|_| RecordError::ForeignSignature { node: record.node })?;
-        record
-            .prove_membership(root)
-            .map_err(|cause| RecordError::NotAMember { node: record.node, cause })?;
+        if proven(&record.node) != Some(&record.certificate) {
+            record
+                .prove_membership(root)
+                .map_err(|cause| RecordError::NotAMember { node: record.node, cause })?;
+        }
         Ok(VerifiedRecord { record, signed: self })
     }
 

@@ -137,6 +137,14 @@ fn a_record_of_another_mesh_is_refused_by_name() {
 }
 
 #[test]
+fn a_certificate_that_was_proven_is_not_checked_again_and_another_is() {
+    let (forged, proven) = (Certificate::bare(&key(), id_of(&key())), record().certificate);
+    let signed = NodeRecord { certificate: forged.clone(), ..record() }.sign(&key()).unwrap();
+    assert!(signed.clone().verify_beside(&trusted(), |_| Some(&proven)).is_err());
+    assert!(signed.verify_beside(&trusted(), |_| Some(&forged)).is_ok(), "whoever says so answers for it");
+}
+
+#[test]
 fn an_oversized_record_is_refused_before_it_is_decoded() {
     let signed = SignedRecord { body: vec![1; RECORD_BYTES_MAX + 1], signature: [0; 64] };
     assert_eq!(signed.verify(&trusted()), Err(RecordError::Oversize { bytes: RECORD_BYTES_MAX + 1 }));

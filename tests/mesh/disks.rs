@@ -1,4 +1,4 @@
-//! A disk that fills up, and has room again later.
+//! A disk that fills up and has room again later, and one that lost the database or damaged it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -125,4 +125,31 @@ async fn a_full_disk_refuses_new_work_and_loses_nothing_at_either_end() {
     assert!(there.len() == certain || there.len() == certain + unknown.len(), "{} of {certain}", there.len());
     let back = recorded(&atlas, "back ").await;
     assert_eq!((back.len(), back.values().max()), (20, Some(&1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_or_damaged_database_stops_the_start_and_is_named_and_left_as_it_is() {
+    let Some(network) = Network::new(1).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let mut atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
+    atlas.kill();
+    let database = atlas.home.join("mesh.redb");
+    let aside = root.path().join("aside");
+    std::fs::rename(&database, &aside).unwrap();
+    let refused = |node: &Node| {
+        let output = node.cli(&["up", "--foreground"], "");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("mesh.redb"), "{said}");
+        said
+    };
+    assert!(refused(&atlas).contains("missing"));
+    assert!(!database.exists(), "no empty one is put in its place");
+
+    let damaged = vec![0xee; 100_000];
+    std::fs::write(&database, &damaged).unwrap();
+    refused(&atlas);
+    assert!(std::fs::read(&database).unwrap() == damaged, "what may be mended is left as it is");
+
+    std::fs::rename(&aside, &database).unwrap();
+    atlas.start().await;
 }

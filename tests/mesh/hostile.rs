@@ -290,9 +290,11 @@ async fn a_flood_or_a_peer_that_does_not_read_slows_nobody_else() {
     assert!(seen.dropped.not_a_member > 0 && seen.dropped.malformed > 0, "{:?}", seen.dropped);
     assert!(status.connections.refused > 0, "{:?}", status.connections);
     assert_eq!(status.peers.len(), 2, "nobody was made up");
-    assert!(insider.is_linked() || status.connections.accepted > 3, "it was served all the while");
 
     // Every stream it may have, open and silent; and 40 MiB for it that it does not read.
+    // (Its own flood may have drowned its answers to probes, and then it lost its link.)
+    let insider = insider.link_anew(&atlas).await;
+    atlas.peer_when("nova", "linked", |peer| peer.path.is_some()).await;
     let mut held = Vec::new();
     for _ in 0..200 {
         match insider.link.open_bi().await {

@@ -123,13 +123,23 @@ pub(crate) async fn greet(
     mesh: MeshId,
     key: &NodeKey,
 ) -> Result<HelloAck, quinn::ConnectionError> {
+    greet_as(connection, mesh, key, 1).await
+}
+
+/// The same in a dial of this number.
+pub(crate) async fn greet_as(
+    connection: &quinn::Connection,
+    mesh: MeshId,
+    key: &NodeKey,
+    number: u64,
+) -> Result<HelloAck, quinn::ConnectionError> {
     let hello = Hello {
         minors: MINORS,
         features: Features::default(),
         mesh,
         node: key.node(),
         boot: BootId(1),
-        dial: 1,
+        dial: number,
         record: RecordVersion::default(),
         frame_bytes_max: 1_000_000,
     };

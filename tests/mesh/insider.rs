@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;
-use mesh_node::identity::NodeKey;
+use mesh_node::identity::{Leaf, NodeKey};
 use mesh_protocol::certificate::Certificate;
 use mesh_protocol::codec::{decode, encode, frame};
 use mesh_protocol::delivery::{Content, Epoch, Open, Parcel, ToReceiver, ToSender};
@@ -17,7 +17,7 @@ use mesh_protocol::sync::SyncFrame;
 use mesh_tests::network::Host;
 
 use crate::gullible::pkcs8;
-use crate::impostor::{Impostor, certificate_of, dial, greet};
+use crate::impostor::{Impostor, certificate_of, dial, greet, greet_as};
 use crate::node::{Node, WITHIN};
 
 /// Bytes of the longest frame an insider sends or reads.
@@ -52,6 +52,17 @@ impl Insider {
         greet(&link, mesh, &key).await.unwrap();
         tokio::spawn(answer_probes(link.clone()));
         Self { key, mesh, certificate, link, host: node.host.clone(), identity, _endpoint: endpoint }
+    }
+
+    /// The same member on a newer link.
+    pub(crate) async fn link_anew(&self, target: &Node) -> Self {
+        let identity = Impostor::new(Leaf::from_der(self.certificate.as_der().to_vec()), self.key.clone());
+        let endpoint = identity.endpoint(&self.host, 0);
+        let link = dial(&endpoint, target).await.unwrap();
+        greet_as(&link, self.mesh, &self.key, 2).await.unwrap();
+        tokio::spawn(answer_probes(link.clone()));
+        let (key, certificate, host) = (self.key.clone(), self.certificate.clone(), self.host.clone());
+        Self { key, mesh: self.mesh, certificate, link, host, identity, _endpoint: endpoint }
     }
 
     pub(crate) fn host(&self) -> Host {

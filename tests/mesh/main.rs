@@ -12,6 +12,7 @@
 #![expect(clippy::print_stderr, reason = "a failed test shows the logs of its nodes")]
 
 mod asks;
+mod clocks;
 mod cuts;
 mod disks;
 #[path = "../../node/tests/transport/gullible.rs"]

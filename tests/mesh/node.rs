@@ -1,5 +1,6 @@
 //! One node: a home, a host, and the program under test running there, or not.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) host: Host,
     pub(crate) home: PathBuf,
     pub(crate) client: Client,
+    /// More variables of the process's environment, from its next start on.
+    pub(crate) environment: Vec<(&'static str, OsString)>,
     process: Option<Child>,
 }
 
@@ -65,7 +68,14 @@ impl Node {
         std::fs::write(home.config_file(), config).unwrap();
         let socket = home.socket(|_| None).unwrap();
         let endpoint = Endpoint { home: dir.clone(), lock: dir.join("mesh.lock"), socket, token: None };
-        Self { name: name.to_owned(), host, home: dir, client: Client::new(endpoint), process: None }
+        Self {
+            name: name.to_owned(),
+            host,
+            home: dir,
+            client: Client::new(endpoint),
+            environment: Vec::new(),
+            process: None,
+        }
     }
 
     /// The first node of a new mesh, running. Members may do everything there.
@@ -112,6 +122,7 @@ impl Node {
         let log = File::options().append(true).create(true).open(self.home.join("log")).unwrap();
         let mut command = self.program(&["up", "--foreground"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process = Some(self.host.within(|| command.spawn()).unwrap().unwrap());
         let deadline = Instant::now() + WITHIN;
         while self.client.status().await.is_err() {

@@ -1,18 +1,14 @@
-//! Shutting a node out between processes: how fast, behind a partition, over a restored disk; and clocks that stop.
+//! Shutting a node out between processes: how fast, behind a partition, over a restored disk.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mesh_node::identity::NodeKey;
 use mesh_protocol::api::mesh::ExpelRequest;
-use mesh_protocol::flight::FlightOutcome;
 use mesh_tests::network::Network;
-use rustix::process::Signal;
-use tokio::time::sleep;
 
 use crate::impostor::{Impostor, alert, certificate_of, dial, greet};
-use crate::node::{NO_JOBS, Node, agent, lines};
-
-use mesh_node::identity::NodeKey;
+use crate::node::{NO_JOBS, Node};
 
 /// TLS alert `certificate_revoked` (RFC 8446, section 6).
 const CERTIFICATE_REVOKED: u64 = 44;
@@ -111,39 +107,4 @@ async fn a_side_that_was_cut_off_hears_of_a_revocation_and_a_restored_disk_does_
     assert_eq!(atlas.sees("vega", "revoked").await.node, vega_id);
     atlas.sees("nova", "revoked").await;
     drop(nova);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_was_stopped_for_a_while_loses_and_repeats_nothing_and_judges_nobody() {
-    /// Longer than a connection lives without a packet.
-    const STOPPED: Duration = Duration::from_secs(20);
-    let Some(network) = Network::new(2).unwrap() else { return };
-    let root = tempfile::tempdir().unwrap();
-    let runs = root.path().join("runs");
-    let note = agent("note", &format!("cat >> {0}; echo >> {0}; echo done", runs.display()));
-    let atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
-    let nova = atlas.join(root.path(), network.host(1), "nova", &format!("{NO_JOBS}{note}")).await;
-    let first = atlas.ask("@note", "first", None).await;
-    atlas.ended(&first).await;
-
-    nova.signal(Signal::STOP);
-    let asked = atlas.ask("@note", "meanwhile", None).await;
-    atlas.sees("nova", "unreachable").await;
-    sleep(STOPPED).await;
-    nova.signal(Signal::CONT);
-    // What it says in its first moments is about others that were there all the while.
-    let woken = Instant::now();
-    while woken.elapsed() < Duration::from_secs(3) {
-        let status = nova.client.status().await.unwrap();
-        let seen = status.peers.iter().find(|peer| peer.name == "atlas").unwrap();
-        assert!(seen.state != "unreachable", "{seen:?}");
-        sleep(Duration::from_millis(50)).await;
-    }
-    let done = Some(FlightOutcome::Completed { reply: "done".into() });
-    assert_eq!(atlas.ended(&asked).await.outcome, done);
-    nova.sees("atlas", "alive").await;
-    atlas.sees("nova", "alive").await;
-    let after = atlas.ask("@note", "after", None).await;
-    assert_eq!(atlas.ended(&after).await.outcome, done);
-    assert_eq!(lines(&runs), ["first", "meanwhile", "after"], "each ran once");
 }

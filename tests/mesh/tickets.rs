@@ -6,7 +6,7 @@ use mesh_protocol::api::mesh::InviteRequest;
 use mesh_protocol::policy::Trust;
 use mesh_tests::network::Network;
 
-use crate::node::{NO_JOBS, Node, succeeded};
+use crate::node::{NO_JOBS, Node, PORT, succeeded, until};
 
 /// The exit code, and standard error.
 fn ending(output: &Output) -> (i32, String) {
@@ -82,4 +82,17 @@ async fn a_changed_ticket_is_no_ticket_and_a_forged_one_proves_nothing() {
     assert!(!said.contains(line.trim()), "no ticket is repeated in an error");
 
     succeeded(&nova.cli(&["join", "-"], &line));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_join_port_exists_only_while_a_ticket_is_out() {
+    let Some(network) = Network::new(1).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
+    // Who can bind the port knows that nobody else has it.
+    let closed = || atlas.host.bind(PORT + 1).is_ok();
+    assert!(closed());
+    atlas.client.invite(&InviteRequest { ttl_seconds: 3, trust: Trust::None }).await.unwrap();
+    assert!(!closed());
+    until("it closes when the ticket has expired", closed).await;
 }

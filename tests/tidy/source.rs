@@ -104,7 +104,7 @@ fn only_the_other_half_of_a_test_is_not_run_by_itself() -> anyhow::Result<()> {
 #[test]
 fn no_file_names_the_host_of_a_package_registry() -> anyhow::Result<()> {
     let mut all = files()?;
-    all.retain(|file| file.path != LOCK_FILE);
+    all.retain(|file| !file.path.ends_with(LOCK_FILE));
     let broken: Vec<String> = all.iter().flat_map(|file| found(file, REGISTRIES)).collect();
     none(&broken, "which registry is used is for each machine to say");
     Ok(())

@@ -49,6 +49,10 @@ impl HomeLock {
             if pid.is_none_or(runs) || Instant::now() > deadline {
                 return Err(HomeError::InUse { path: home.to_owned(), pid });
             }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a lock that is let go of tells nobody; the wait has an end"
+            )]
             std::thread::sleep(LOOK_EVERY);
         }
         write_pid(&mut file).map_err(failed)?;

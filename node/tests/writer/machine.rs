@@ -1,7 +1,7 @@
 //! A small durable machine, what surrounds it, and a disk that can fail.
 
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use mesh_node::clock::{Clock, SetClock};
@@ -174,6 +174,8 @@ pub(crate) struct Disk {
     fails_at: Arc<AtomicU64>,
     /// Whether everything fails from that flush on.
     stays_broken: Arc<AtomicU64>,
+    /// Whether it is full: nothing is written any more, and everything is read.
+    full: Arc<AtomicBool>,
 }
 
 impl Disk {
@@ -192,8 +194,18 @@ impl Disk {
         self.fails_at.store(self.flushes() + 1, Ordering::SeqCst);
     }
 
+    /// There is no room on it until [`Self::heal`].
+    pub(crate) fn fill(&self) {
+        self.full.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn heal(&self) {
         self.fails_at.store(0, Ordering::SeqCst);
+        self.full.store(false, Ordering::SeqCst);
+    }
+
+    fn room(&self) -> Result<(), io::Error> {
+        if self.full.load(Ordering::SeqCst) { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     pub(crate) fn flushes(&self) -> u64 {
@@ -227,6 +239,7 @@ impl StorageBackend for Disk {
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         self.check()?;
+        self.room()?;
         self.bytes.lock().unwrap().resize(usize::try_from(len).unwrap(), 0);
         Ok(())
     }
@@ -238,6 +251,7 @@ impl StorageBackend for Disk {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         self.check()?;
+        self.room()?;
         let from = usize::try_from(offset).unwrap();
         self.bytes.lock().unwrap()[from..from + data.len()].copy_from_slice(data);
         Ok(())

@@ -117,7 +117,8 @@ impl Membership {
 
     /// Whether the record was news.
     fn take_record(&mut self, turn: &mut Turn<'_>, from: NodeId, signed: SignedRecord) -> bool {
-        let verified = match signed.clone().verify(&self.identity.root) {
+        let proven = |node: &NodeId| self.directory.get(node).map(|entry| &entry.record().certificate);
+        let verified = match signed.clone().verify_beside(&self.identity.root, proven) {
             Ok(verified) => verified,
             Err(error) => {
                 tracing::debug!(from = %from.short(), %error, "record refused");
