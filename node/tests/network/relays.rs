@@ -57,12 +57,16 @@ async fn members_are_linked_through_a_third_until_the_wall_falls() {
     b.path_when(&a, "at both ends", |path| path == Path::Direct(a.address)).await;
     assert_eq!(a.state(&b), Some(PeerState::Alive));
     until("the relay carries nothing more", || (relay.network.relay_counts().pairs == 0).then_some(())).await;
-    let tried = a.network.tried(b.id);
-    let was = |way: Path, outcome: &str| {
+    let was = |at: &Member, peer: &Member, way: Path, outcome: &str| {
+        let tried = at.network.tried(peer.id);
         tried.iter().any(|tried: &Tried| tried.way == Some(way) && tried.outcome.contains(outcome))
     };
-    assert!(was(Path::Direct(b.address), "no answer") || was(Path::Direct(b.address), "nothing answered"));
-    assert!(was(Path::Direct(b.address), "linked"), "{tried:?}");
+    for (at, peer) in [(&a, &b), (&b, &a)] {
+        assert!(was(at, peer, Path::Relayed { via: relay.id }, "linked"), "{:?}", at.network.tried(peer.id));
+        assert!(was(at, peer, Path::Direct(peer.address), "linked"), "{:?}", at.network.tried(peer.id));
+    }
+    let silent = |at: &Member, peer: &Member| was(at, peer, Path::Direct(peer.address), "no answer");
+    assert!(silent(&a, &b) || silent(&b, &a), "whose dial went through the relay had no direct answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
