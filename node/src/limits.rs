@@ -118,9 +118,9 @@ pub const RELAY_PAIRS_PER_PEER_MAX: usize = 64;
 /// relay's line; what comes faster waits, and the peer's connections slow down.
 pub const RELAY_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
-/// Packets of one direction of a pair that wait for the target's stream. More are lost, so that a slow target holds up
-/// nobody else.
-pub const RELAY_QUEUE_PACKETS: usize = 256;
+/// Packets of one direction of a pair that wait for the other end's stream. More are lost, so that a slow end holds up
+/// nobody else. Six milliseconds at the rate of [`RELAY_BYTES_PER_SECOND`], and 25 MB for all pairs of one peer.
+pub const RELAY_QUEUE_PACKETS: usize = 128;
 
 /// Carriers one peer may have open to this node: the one in use and one that is ending, and as many again dialled while
 /// it restarted.

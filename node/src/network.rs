@@ -22,6 +22,7 @@ mod meter;
 mod question;
 mod quota;
 mod relay;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,14 +30,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mesh_node_core::links::{ASKED_MAX, ConnectionKey, Path, Routes};
+use mesh_node_core::links::{ConnectionKey, Path, Routes};
 use mesh_node_core::membership::{Identity, Input, Membership};
 use mesh_node_core::time::NodeTime;
 use mesh_protocol::close::CloseCode;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{MeshView, OverQuota};
 use mesh_protocol::policy::{Grant, Permission};
-use mesh_protocol::question::Reach;
 use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::root::RootKey;
@@ -270,54 +270,6 @@ impl Network {
     #[must_use]
     pub fn signed_record(&self, node: NodeId) -> Option<SignedRecord> {
         self.shared.membership().directory().get(&node).map(|entry| entry.signed().clone())
-    }
-
-    /// The way to a peer, if it is linked.
-    #[must_use]
-    pub fn path(&self, peer: NodeId) -> Option<Path> {
-        self.shared.link(peer).map(|connection| connection.path())
-    }
-
-    /// Where a peer says it is.
-    #[must_use]
-    pub fn addresses(&self, peer: NodeId) -> Vec<SocketAddr> {
-        self.shared.addresses(peer)
-    }
-
-    /// What was tried to reach a peer, the newest first.
-    #[must_use]
-    pub fn tried(&self, peer: NodeId) -> Vec<Tried> {
-        self.shared.history().of(&peer)
-    }
-
-    /// Milliseconds until a peer that is linked through another is next dialled directly.
-    #[must_use]
-    pub fn next_upgrade_in_ms(&self, peer: NodeId) -> Option<u64> {
-        let now = self.shared.clock.now().node;
-        let upgrades = self.shared.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
-        upgrades.get(&peer).map(|at| at.since(now))
-    }
-
-    /// What the members linked directly say of their way to a peer; `None` for who did not say in a moment.
-    pub async fn reach_of(&self, peer: NodeId) -> Vec<(NodeId, Option<Reach>)> {
-        let mut members = detour::carrying_members(&self.shared);
-        members.retain(|member| *member != peer);
-        members.truncate(ASKED_MAX);
-        detour::ask_all(&self.shared, members, peer).await
-    }
-
-    /// Asks a peer whether it is there: the way that was taken and the time it took. `None` when it is not linked or
-    /// gives no answer.
-    pub async fn ping(&self, peer: NodeId) -> Option<(Path, Duration)> {
-        let link = self.shared.link(peer)?;
-        let path = link.path();
-        question::round_trip(&link).await.map(|took| (path, took))
-    }
-
-    /// What this node carried for others, and refused to.
-    #[must_use]
-    pub fn relay_counts(&self) -> RelayCounts {
-        self.shared.relays.counts()
     }
 
     /// How many connections are open, those included that are about to be retired.

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
 
-/// Bytes of the longest packet that is carried: what Ethernet carries without UDP and IP (RFC 9000, section 14, asks for
-/// 1,200), with room for tunnels that carry a little more.
-pub const PACKET_BYTES_MAX: usize = 2_048;
+/// Bytes of the longest packet that is carried: a little more than Ethernet leaves to QUIC, which itself needs 1,200 (RFC
+/// 9000, section 14).
+pub const PACKET_BYTES_MAX: usize = 1_500;
 /// Bytes of a frame before the packets: the messages below.
 pub const RELAY_FRAME_BYTES_MAX: usize = 256;
 

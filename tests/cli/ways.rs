@@ -28,7 +28,8 @@ fn for_programs_all_answers_are_one_document() {
     let place = Place::new();
     StandIn::default().gives("POST /v1/peers/nova/ping", &pong("direct 192.0.2.7:4433")).serve(&place);
     let output = place.program(&["--json", "ping", "nova", "-c", "2"]).output().unwrap();
-    let replies: Vec<PingReply> = serde_json::from_slice(&output.stdout).unwrap();
+    let mut document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let replies: Vec<PingReply> = serde_json::from_value(document["data"].take()).unwrap();
     assert_eq!(replies, [pong("direct 192.0.2.7:4433"), pong("direct 192.0.2.7:4433")]);
 }
 
@@ -43,6 +44,7 @@ fn a_node_that_cannot_be_reached_has_a_reason_a_hint_and_an_exit_code() {
     exit code 3
     ----- stderr -----
     error: nova is unreachable for 12 s: nothing answered at 192.0.2.7:4433
+
     hint: `mesh-cli explain nova` shows what was tried, and who reaches it
     ");
 }
@@ -57,6 +59,7 @@ fn a_name_that_is_no_topic_is_a_node() {
     exit code 1
     ----- stderr -----
     error: no node is called `exit-code`
+
     hint: `mesh-cli status` lists the nodes
     ");
 }

@@ -83,7 +83,7 @@ pub async fn send_packets<W: AsyncWrite + Unpin>(
     while let Some(first) = queue.recv().await {
         let mut next = Some(first);
         while let Some(packet) = next {
-            // Our own library makes packets of at most half this size; what is longer would break the stream.
+            // Our own library makes no longer ones; at the other end one would break the stream.
             if let Some(length) =
                 u16::try_from(packet.len()).ok().filter(|_| packet.len() <= PACKET_BYTES_MAX)
             {
@@ -139,7 +139,7 @@ mod tests {
     async fn a_length_that_no_packet_has_and_a_packet_cut_short_are_refused() {
         assert!(matches!(read_all(&[0, 1, 7, 0, 0]).await, (got, Err(PacketError::Length(0))) if got == [1]));
         let long = u16::try_from(PACKET_BYTES_MAX + 1).unwrap().to_be_bytes();
-        assert!(matches!(read_all(&long).await, (_, Err(PacketError::Length(2_049)))));
+        assert!(matches!(read_all(&long).await, (_, Err(PacketError::Length(1_501)))));
         assert!(matches!(read_all(&[0, 9, 1, 2]).await, (_, Err(PacketError::Truncated))));
         assert!(matches!(read_all(&[0]).await, (_, Err(PacketError::Truncated))));
         assert!(matches!(read_all(&[]).await, (_, Ok(None))));

@@ -10,6 +10,7 @@ use mesh_protocol::peer::PeerState;
 use mesh_protocol::policy::Trust;
 use mesh_protocol::relay::{RELAY_FRAME_BYTES_MAX, RelayAnswer, RelayRefusal, RelayRequest};
 use mesh_protocol::stream::StreamKind;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::member::{Member, Mesh, until};
 
@@ -57,12 +58,16 @@ async fn members_are_linked_through_a_third_until_the_wall_falls() {
     b.path_when(&a, "at both ends", |path| path == Path::Direct(a.address)).await;
     assert_eq!(a.state(&b), Some(PeerState::Alive));
     until("the relay carries nothing more", || (relay.network.relay_counts().pairs == 0).then_some(())).await;
-    let tried = a.network.tried(b.id);
-    let was = |way: Path, outcome: &str| {
+    let was = |at: &Member, peer: &Member, way: Path, outcome: &str| {
+        let tried = at.network.tried(peer.id);
         tried.iter().any(|tried: &Tried| tried.way == Some(way) && tried.outcome.contains(outcome))
     };
-    assert!(was(Path::Direct(b.address), "no answer") || was(Path::Direct(b.address), "nothing answered"));
-    assert!(was(Path::Direct(b.address), "linked"), "{tried:?}");
+    for (at, peer) in [(&a, &b), (&b, &a)] {
+        assert!(was(at, peer, Path::Relayed { via: relay.id }, "linked"), "{:?}", at.network.tried(peer.id));
+        assert!(was(at, peer, Path::Direct(peer.address), "linked"), "{:?}", at.network.tried(peer.id));
+    }
+    let silent = |at: &Member, peer: &Member| was(at, peer, Path::Direct(peer.address), "no answer");
+    assert!(silent(&a, &b) || silent(&b, &a), "whose dial went through the relay had no direct answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,4 +157,33 @@ async fn pairs_and_carriers_of_one_peer_are_bounded_and_others_are_served_on() {
     assert!(format!("{reason:?}").contains(&format!("{:?}", CloseCode::Busy)), "{reason:?}");
     assert_eq!(relay.network.relay_counts().carriers_refused, 1);
     drop(more);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_sends_no_packets_ends_its_own_pair_and_is_counted() {
+    let mesh = Mesh::new();
+    let relay = mesh.start(1, Vec::new());
+    let (asker, hostile) = (mesh.endpoint(8), mesh.endpoint(9));
+    let target = mesh_node::identity::NodeKey::from_seed(&[9; 32]).node();
+    let _link = hostile.dial(relay.id, 1, &plan(&[relay.address], None, 0)).await.unwrap();
+    until("it is linked", || relay.network.path(target)).await;
+    let carrier = carrier(&asker, &relay, 1).await;
+    let taking = async {
+        let carrier = hostile.accept().await.expect("the relay dials it");
+        let (_, mut sender, mut receiver) = carrier.accept_stream().await.unwrap();
+        let request = receiver.receive_frame(RELAY_FRAME_BYTES_MAX).await.unwrap().expect("a request");
+        assert!(matches!(decode(&request).unwrap(), RelayRequest::Arrive { .. }));
+        sender.send_frame(&encode(&RelayAnswer::Accepted), RELAY_FRAME_BYTES_MAX).await.unwrap();
+        (carrier, sender, receiver)
+    };
+    let asking = ask(&carrier, RelayRequest::Carry { to: target });
+    let ((answer, _sender, mut receiver), mut taken) = tokio::join!(asking, taking);
+    assert_eq!(answer, RelayAnswer::Accepted);
+    assert_eq!(relay.network.relay_counts().pairs, 1);
+
+    taken.1.write_all(&[0xff, 0xff, 1, 2, 3]).await.unwrap();
+    assert!(receiver.read(&mut [0; 1]).await.is_err(), "nothing of it is passed on, and the stream is reset");
+    until("the pair is gone", || (relay.network.relay_counts().pairs == 0).then_some(())).await;
+    let counts = relay.network.relay_counts();
+    assert_eq!((counts.malformed, counts.packets), (1, 0), "{counts:?}");
 }

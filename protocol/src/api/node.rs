@@ -94,7 +94,7 @@ pub struct PeerStatus {
     /// The last error met, with the address tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// `direct <address>` when there is a link.
+    /// `direct <address>` or `relayed via <name>` when there is a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Round trip in microseconds.
