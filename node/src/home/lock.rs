@@ -28,10 +28,6 @@ pub struct HomeLock {
 }
 
 impl HomeLock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the system tells nobody when a dead process lets go of a lock"
-    )]
     pub(super) fn take(home: &Path, path: &Path) -> Result<Self, HomeError> {
         let failed = |source| HomeError::Lock { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
