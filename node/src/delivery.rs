@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mesh_node_core::event::{self, Event};
 use mesh_node_core::machine::Machine;
+use mesh_node_core::outbox;
+use mesh_node_core::time::Now;
 use mesh_protocol::delivery::{ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
 
@@ -41,6 +43,7 @@ pub struct Delivery {
     incoming: Mutex<BTreeMap<(NodeId, u64), Incoming>>,
     /// Peers of whom nothing is taken until their next link.
     paused: Mutex<BTreeSet<NodeId>>,
+    growth: OnceLock<Box<dyn Fn(NodeId) + Send + Sync>>,
 }
 
 impl fmt::Debug for Delivery {
@@ -54,12 +57,26 @@ impl Delivery {
     #[must_use]
     pub fn new(database: Arc<Database>) -> Arc<Self> {
         let (outgoing, incoming, paused) = Default::default();
-        Arc::new(Self { database, writer: OnceLock::new(), outgoing, incoming, paused })
+        let (writer, growth) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { database, writer, outgoing, incoming, paused, growth })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
     pub fn attach(&self, writer: WriterHandle<Machine>) {
         let _ = self.writer.set(writer);
+    }
+
+    /// Tells somebody, too, whenever there are new parcels for a peer. It must not block. The first call counts.
+    pub fn when_it_grows(&self, tell: impl Fn(NodeId) + Send + Sync + 'static) {
+        let _ = self.growth.set(Box::new(tell));
+    }
+
+    /// Whether anything waits for this peer. Not when that cannot be read: then nothing can be sent either.
+    #[must_use]
+    pub fn has_parcels(&self, now: Now, peer: NodeId) -> bool {
+        let depth =
+            self.database.snapshot().ok().and_then(|snapshot| outbox::depth(&snapshot, now, peer).ok());
+        depth.flatten().is_some_and(|outbox| outbox.count > 0)
     }
 
     fn outgoing(&self) -> MutexGuard<'_, BTreeMap<NodeId, Outgoing>> {
@@ -115,6 +132,9 @@ impl Delivery {
     pub fn grew(&self, peer: NodeId) {
         if let Some(outgoing) = self.outgoing().get(&peer) {
             outgoing.wake();
+        }
+        if let Some(tell) = self.growth.get() {
+            tell(peer);
         }
     }
 

@@ -11,6 +11,7 @@
 mod connection;
 mod driver;
 mod exchange;
+mod needs;
 mod question;
 
 use std::collections::BTreeMap;
@@ -171,6 +172,7 @@ impl Network {
             observer,
             events,
         });
+        needs::watch(&shared);
         let driver = driver::Driver::new(Arc::clone(&shared), &identity, key);
         let task = tokio::spawn(driver.run(start, inbox));
         (Self { shared }, task)

@@ -10,6 +10,7 @@
 //! Bytes: one version byte, then the canonical postcard encoding of [`NodeRecord`]. New fields need a new version byte.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use serde::{Deserialize, Serialize};
@@ -157,9 +158,12 @@ pub struct SignedRecord {
     pub signature: [u8; 64],
 }
 
-/// A record whose signature was checked, with the bytes it was checked over.
+/// A record whose signature was checked, with the bytes it was checked over. A copy costs a counter, not the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifiedRecord {
+pub struct VerifiedRecord(Arc<Verified>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Verified {
     record: NodeRecord,
     signed: SignedRecord,
 }
@@ -219,14 +223,37 @@ impl SignedRecord {
     /// # Errors
     /// The first [`RecordError`] that applies.
     pub fn verify(self, mesh: MeshId) -> Result<VerifiedRecord, RecordError> {
+        let record = self.check_all_but_signature(mesh)?;
+        self.check_signature(record)
+    }
+
+    /// The same, with the signature checked only when the record is news: most of what an exchange brings into a busy
+    /// mesh was brought by another one a moment before. `None` when it is not.
+    ///
+    /// # Errors
+    /// The first [`RecordError`] that applies.
+    pub fn verify_if(
+        self,
+        mesh: MeshId,
+        is_news: impl FnOnce(&NodeRecord, &Self) -> bool,
+    ) -> Result<Option<VerifiedRecord>, RecordError> {
+        let record = self.check_all_but_signature(mesh)?;
+        if is_news(&record, &self) { self.check_signature(record).map(Some) } else { Ok(None) }
+    }
+
+    fn check_all_but_signature(&self, mesh: MeshId) -> Result<NodeRecord, RecordError> {
         let record = self.decode()?;
         if record.mesh != mesh {
             return Err(RecordError::OtherMesh { found: record.mesh });
         }
         record.advertisement.check()?;
+        Ok(record)
+    }
+
+    fn check_signature(self, record: NodeRecord) -> Result<VerifiedRecord, RecordError> {
         root::verify(record.node.as_bytes(), &signed_bytes(&self.body), &self.signature)
             .map_err(|_| RecordError::ForeignSignature { node: record.node })?;
-        Ok(VerifiedRecord { record, signed: self })
+        Ok(VerifiedRecord(Arc::new(Verified { record, signed: self })))
     }
 
     fn decode(&self) -> Result<NodeRecord, RecordError> {
@@ -249,14 +276,14 @@ impl SignedRecord {
 impl VerifiedRecord {
     /// What it says.
     #[must_use]
-    pub const fn record(&self) -> &NodeRecord {
-        &self.record
+    pub fn record(&self) -> &NodeRecord {
+        &self.0.record
     }
 
     /// The owner's bytes and signature, as they are stored and passed on.
     #[must_use]
-    pub const fn signed(&self) -> &SignedRecord {
-        &self.signed
+    pub fn signed(&self) -> &SignedRecord {
+        &self.0.signed
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod members;
 pub mod outbox;
 mod trace;
 

@@ -20,12 +20,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Whole meshes of membership: joining, noticing, healing, and what they cost.
+    Members(commands::members::Arguments),
     /// Random schedules against one outbox and its inbox.
     Outbox(commands::outbox::Arguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let held = match Arguments::parse().command {
+        Command::Members(arguments) => commands::members::run(&arguments)?,
         Command::Outbox(arguments) => commands::outbox::run(&arguments)?,
     };
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })

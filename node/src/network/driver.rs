@@ -128,9 +128,9 @@ impl Driver {
                 }
                 membership::Output::Sync { peer } => exchange::begin(Arc::clone(&self.shared), peer),
                 membership::Output::Changed { .. } | membership::Output::SelfChanged => changed = true,
-                membership::Output::Store { node, record } => {
+                membership::Output::Store(record) => {
                     changed = true;
-                    put.push((node, record));
+                    put.push((record.record().node, record.signed().clone()));
                 }
                 membership::Output::Forget { node } => {
                     changed = true;

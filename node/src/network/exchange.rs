@@ -59,7 +59,11 @@ async fn run(
         let step =
             shared.membership().continue_sync(&mut exchange, &frame).map_err(|error| error.to_string())?;
         if step.heard != Heard::default() {
-            let heard = Input::Heard { from: peer, heard: step.heard };
+            let mesh = shared.root.mesh();
+            let heard = step
+                .heard
+                .check(mesh, |record, signed| shared.membership().directory().is_news(record, signed));
+            let heard = Input::Heard { from: peer, heard };
             // Fails only when the driver is gone.
             let _ = shared.events.send(Event::Membership(heard)).await;
         }
