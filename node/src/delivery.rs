@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mesh_node_core::event::{self, Event};
 use mesh_node_core::machine::Machine;
+use mesh_node_core::outbox;
+use mesh_node_core::time::Now;
 use mesh_node_core::turn::Place;
 use mesh_protocol::delivery::{ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
@@ -53,6 +55,7 @@ pub struct Delivery {
     acknowledged: Acknowledged,
     /// Names sessions.
     rng: Mutex<StdRng>,
+    growth: OnceLock<Box<dyn Fn(NodeId) + Send + Sync>>,
 }
 
 impl fmt::Debug for Delivery {
@@ -67,13 +70,26 @@ impl Delivery {
     pub fn new(database: Arc<Database>, randomness: Randomness) -> Arc<Self> {
         let (outgoing, incoming, shares, paused, acknowledged) = Default::default();
         let rng = Mutex::new(randomness.stream("delivery"));
-        let writer = OnceLock::new();
-        Arc::new(Self { database, writer, outgoing, incoming, shares, paused, acknowledged, rng })
+        let (writer, growth) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { database, writer, outgoing, incoming, shares, paused, acknowledged, rng, growth })
     }
 
     /// Gives it the writer, which is started with this as one of its surroundings. The first call counts.
     pub fn attach(&self, writer: WriterHandle<Machine>) {
         let _ = self.writer.set(writer);
+    }
+
+    /// Tells somebody, too, whenever there are new parcels for a peer. It must not block. The first call counts.
+    pub fn when_it_grows(&self, tell: impl Fn(NodeId) + Send + Sync + 'static) {
+        let _ = self.growth.set(Box::new(tell));
+    }
+
+    /// Whether anything waits for this peer. Not when that cannot be read: then nothing can be sent either.
+    #[must_use]
+    pub fn has_parcels(&self, now: Now, peer: NodeId) -> bool {
+        let depth =
+            self.database.snapshot().ok().and_then(|snapshot| outbox::depth(&snapshot, now, peer).ok());
+        depth.flatten().is_some_and(|outbox| outbox.count > 0)
     }
 
     fn outgoing(&self) -> MutexGuard<'_, BTreeMap<NodeId, Outgoing>> {
@@ -133,6 +149,9 @@ impl Delivery {
     pub fn grew(&self, peer: NodeId) {
         if let Some(outgoing) = self.outgoing().get(&peer) {
             outgoing.wake();
+        }
+        if let Some(tell) = self.growth.get() {
+            tell(peer);
         }
     }
 

@@ -19,6 +19,7 @@ mod driver;
 mod exchange;
 mod history;
 mod meter;
+mod needs;
 mod question;
 mod quota;
 mod relay;
@@ -247,6 +248,7 @@ impl Network {
             quotas: Quotas::default(),
             events,
         });
+        needs::watch(&shared);
         let mut driver = driver::Driver::new(Arc::clone(&shared), &identity, key, randomness);
         driver.begin(start);
         let task = tokio::spawn(driver.run(inbox));

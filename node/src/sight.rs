@@ -9,7 +9,7 @@ use mesh_node_core::view::{Contact, KnownAgent, Member, View};
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::{PeerState, PeerView};
+use mesh_protocol::peer::{PeerState, PeerView, SeenBy};
 use mesh_protocol::record::{AgentState, Capabilities, Lifecycle, NodeRecord};
 
 use crate::identity::{Admission, Exclusion};
@@ -33,6 +33,9 @@ pub struct Sources<'a> {
     pub records: &'a [NodeRecord],
 }
 
+/// Members named as those that reach another one, or do not. The others are counted.
+const SEEN_BY_SHOWN: usize = 3;
+
 /// The whole view.
 #[must_use]
 pub fn look(sources: &Sources<'_>) -> Arc<View> {
@@ -49,7 +52,7 @@ pub fn look(sources: &Sources<'_>) -> Arc<View> {
     };
     let others = sources.peers.iter().map(|peer| {
         let record = records.get(&peer.node).copied();
-        (peer.node, member(peer, record, sources.admission))
+        (peer.node, member(peer, record, &records, sources.admission))
     });
     let members: BTreeMap<NodeId, Member> = std::iter::once((sources.me, here)).chain(others).collect();
     let mine = sources.agents.iter().map(|(name, setting)| KnownAgent {
@@ -69,7 +72,12 @@ pub fn look(sources: &Sources<'_>) -> Arc<View> {
     Arc::new(View { members, agents })
 }
 
-fn member(peer: &PeerView, record: Option<&NodeRecord>, admission: &Admission) -> Member {
+fn member(
+    peer: &PeerView,
+    record: Option<&NodeRecord>,
+    records: &BTreeMap<NodeId, &NodeRecord>,
+    admission: &Admission,
+) -> Member {
     let (contact, state, cause) = match admission.check(peer.node) {
         Err(exclusion) => {
             let word = match exclusion {
@@ -81,6 +89,10 @@ fn member(peer: &PeerView, record: Option<&NodeRecord>, admission: &Admission) -
         Ok(()) => {
             let contact = match peer.state {
                 PeerState::Alive => Contact::Reachable,
+                // In a large mesh most members have no link until one is needed.
+                PeerState::Known if !peer.neighbour && peer.seen_by.iter().all(|seen| seen.answers) => {
+                    Contact::Reachable
+                }
                 PeerState::Left | PeerState::Revoked => Contact::Gone,
                 PeerState::Known
                 | PeerState::Suspect
@@ -88,7 +100,7 @@ fn member(peer: &PeerView, record: Option<&NodeRecord>, admission: &Admission) -
                 | PeerState::Incompatible
                 | PeerState::Duplicate => Contact::NotNow,
             };
-            (contact, peer.state.name(), cause(peer))
+            (contact, peer.state.name(), cause(peer) + &seen_by(peer, records))
         }
     };
     let label = record.map(|record| record.advertisement.name.clone());
@@ -113,6 +125,24 @@ fn cause(peer: &PeerView) -> String {
         }
         _ => said.to_owned(),
     }
+}
+
+/// Who else lately said whether it answers: what helps to find the fault, and tells nothing while all is well.
+fn seen_by(peer: &PeerView, records: &BTreeMap<NodeId, &NodeRecord>) -> String {
+    if peer.state == PeerState::Alive {
+        return String::new();
+    }
+    let name = |node: &NodeId| {
+        records.get(node).map_or_else(|| node.short(), |record| record.advertisement.name.to_string())
+    };
+    let say = |answers: bool, what: &str| {
+        let those: Vec<&SeenBy> = peer.seen_by.iter().filter(|seen| seen.answers == answers).collect();
+        let names: Vec<String> = those.iter().take(SEEN_BY_SHOWN).map(|seen| name(&seen.node)).collect();
+        let more = those.len().saturating_sub(SEEN_BY_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        if names.is_empty() { String::new() } else { format!("; {what} {}{more}", names.join(", ")) }
+    };
+    say(true, "it answers") + &say(false, "it does not answer")
 }
 
 fn claims(capabilities: &Capabilities) -> ExecutorView {

@@ -128,6 +128,17 @@ pub struct OverQuota {
     pub questions: u64,
 }
 
+/// What another member said about a peer: its own observation, as this observer last heard it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenBy {
+    /// Who said it.
+    pub node: NodeId,
+    /// Whether the peer answers it.
+    pub answers: bool,
+    /// When it was heard.
+    pub at: Moment,
+}
+
 /// Everything one observer can say about one peer at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {
@@ -143,6 +154,10 @@ pub struct PeerView {
     pub cause: String,
     /// Whether a link to it is up.
     pub linked: bool,
+    /// Whether a link to it is kept for its own sake. To others there is one only while something needs it.
+    pub neighbour: bool,
+    /// What others lately said about it, by node.
+    pub seen_by: Vec<SeenBy>,
     /// When it last proved that it is there: a new link or an answered probe.
     pub last_success: Option<Moment>,
     /// What last went wrong.
@@ -170,6 +185,8 @@ pub struct MeshView {
     pub version: RecordVersion,
     /// Since when none of its probes is answered, so that it judges nobody.
     pub isolated_since: Option<Moment>,
+    /// How much this observer doubts its own hearing, from 0 to 8: by that it gives everybody more time.
+    pub doubt: u64,
     /// Its peers, by id.
     pub peers: Vec<PeerView>,
 }

@@ -11,6 +11,7 @@
 //! Bytes: one version byte, then the canonical postcard encoding of [`NodeRecord`]. New fields need a new version byte.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use serde::{Deserialize, Serialize};
@@ -161,9 +162,12 @@ pub struct SignedRecord {
     pub signature: [u8; 64],
 }
 
-/// A record whose signature was checked, with the bytes it was checked over.
+/// A record whose signature was checked, with the bytes it was checked over. A copy costs a counter, not the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifiedRecord {
+pub struct VerifiedRecord(Arc<Verified>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Verified {
     record: NodeRecord,
     signed: SignedRecord,
 }
@@ -219,6 +223,17 @@ pub enum MembershipError {
     OtherNode,
 }
 
+/// Which signatures of a record are yet to be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unchecked {
+    /// None: the record is no news.
+    None,
+    /// The owner's; its certificate is one that was checked before.
+    Owner,
+    /// The owner's, and the root's in the certificate.
+    Both,
+}
+
 impl NodeRecord {
     /// Encodes and signs the record. The key must be that of `self.node`; otherwise everybody refuses the result.
     ///
@@ -246,32 +261,50 @@ impl SignedRecord {
     /// # Errors
     /// The first [`RecordError`] that applies.
     pub fn verify(self, root: &RootKey) -> Result<VerifiedRecord, RecordError> {
-        self.verify_beside(root, |_| None)
+        let record = self.check_contents(root)?;
+        self.check_signatures(record, root, Unchecked::Both)
     }
 
-    /// The same where a node's certificate may have been checked before: `proven` gives it, and the root's signature
-    /// under the same bytes is not checked again.
+    /// The same, with only those signatures checked that are worth it: most of what an exchange brings into a busy
+    /// mesh was brought by another one a moment before. `None` when none is.
     ///
     /// # Errors
     /// The first [`RecordError`] that applies.
-    pub fn verify_beside<'a>(
+    pub fn verify_unchecked(
         self,
         root: &RootKey,
-        proven: impl FnOnce(&NodeId) -> Option<&'a Certificate>,
-    ) -> Result<VerifiedRecord, RecordError> {
+        unchecked: impl FnOnce(&NodeRecord, &Self) -> Unchecked,
+    ) -> Result<Option<VerifiedRecord>, RecordError> {
+        let record = self.check_contents(root)?;
+        match unchecked(&record, &self) {
+            Unchecked::None => Ok(None),
+            some => self.check_signatures(record, root, some).map(Some),
+        }
+    }
+
+    fn check_contents(&self, root: &RootKey) -> Result<NodeRecord, RecordError> {
         let record = self.decode()?;
         if record.mesh != root.mesh() {
             return Err(RecordError::OtherMesh { found: record.mesh });
         }
         record.advertisement.check()?;
+        Ok(record)
+    }
+
+    fn check_signatures(
+        self,
+        record: NodeRecord,
+        root: &RootKey,
+        unchecked: Unchecked,
+    ) -> Result<VerifiedRecord, RecordError> {
         root::verify(record.node.as_bytes(), &signed_bytes(&self.body), &self.signature)
             .map_err(|_| RecordError::ForeignSignature { node: record.node })?;
-        if proven(&record.node) != Some(&record.certificate) {
+        if unchecked == Unchecked::Both {
             record
                 .prove_membership(root)
                 .map_err(|cause| RecordError::NotAMember { node: record.node, cause })?;
         }
-        Ok(VerifiedRecord { record, signed: self })
+        Ok(VerifiedRecord(Arc::new(Verified { record, signed: self })))
     }
 
     fn decode(&self) -> Result<NodeRecord, RecordError> {
@@ -294,14 +327,14 @@ impl SignedRecord {
 impl VerifiedRecord {
     /// What it says.
     #[must_use]
-    pub const fn record(&self) -> &NodeRecord {
-        &self.record
+    pub fn record(&self) -> &NodeRecord {
+        &self.0.record
     }
 
     /// The owner's bytes and signature, as they are stored and passed on.
     #[must_use]
-    pub const fn signed(&self) -> &SignedRecord {
-        &self.signed
+    pub fn signed(&self) -> &SignedRecord {
+        &self.0.signed
     }
 }
 

@@ -8,6 +8,14 @@
 //!     Offer (what you lack, what I want) -------->                  one frame or several, the last one marked
 //!           <------------------------------------  Records          likewise; done
 //! ```
+//! A directory of more than [`DIGEST_ROWS_MAX`] records answers with a hash a bucket instead of all rows:
+//! ```text
+//!     Root  ------------------------------------>
+//!           <------------------------------------  Buckets          256 hashes, by the first byte of the node id
+//!     Select (the buckets that differ) ---------->
+//!           <------------------------------------  Rows             of these, in frames, the last one marked
+//!     Offer, Records: as above
+//! ```
 //! Every frame fits in [`CONTROL_FRAME_BYTES_MAX`]. A record is taken by its signature, never by who sent it; a row's
 //! liveness is what the sender believes, a hint to look and never a verdict.
 
@@ -18,13 +26,24 @@ use crate::limits::CONTROL_FRAME_BYTES_MAX;
 use crate::peer::PeerState;
 use crate::record::{RECORD_BYTES_MAX, RecordVersion, SignedRecord};
 
-/// Members one directory holds: every digest fits in one frame.
-pub const MEMBERS_MAX: usize = 1_024;
+/// Members one directory holds.
+pub const MEMBERS_MAX: usize = 10_240;
+/// Rows of a digest that is sent whole. Twice as many bytes as the bucket hashes that larger directories send first,
+/// which cost one more crossing.
+pub const DIGEST_ROWS_MAX: usize = 512;
+/// Rows, or prefixes of wanted records, in one frame.
+pub const ROWS_PER_FRAME_MAX: usize = 1_024;
 /// Bytes of one digest row: prefix, version and liveness.
 pub const DIGEST_ROW_BYTES: usize = 17;
+/// Buckets of a directory: one for each first byte of a node id.
+pub const BUCKETS: usize = 256;
+
+/// The hash of everything in one bucket.
+pub type BucketHash = [u8; 16];
 
 const _: () =
-    assert!(MEMBERS_MAX * DIGEST_ROW_BYTES + 16 < CONTROL_FRAME_BYTES_MAX, "a digest fits in a frame");
+    assert!(ROWS_PER_FRAME_MAX * DIGEST_ROW_BYTES + 16 < CONTROL_FRAME_BYTES_MAX, "rows fit in a frame");
+const _: () = assert!(DIGEST_ROWS_MAX <= ROWS_PER_FRAME_MAX, "a whole digest fits in a frame");
 const _: () = assert!(RECORD_BYTES_MAX * 3 < CONTROL_FRAME_BYTES_MAX, "three records fit in a frame");
 
 /// The first eight bytes of a node id: whom a row is about.
@@ -95,11 +114,11 @@ pub enum SyncFrame {
     Root([u8; 16]),
     /// The responder's is the same.
     Same,
-    /// It is not: its rows, by prefix, at most [`MEMBERS_MAX`].
+    /// It is not: its rows, by prefix, at most [`ROWS_PER_FRAME_MAX`].
     Digest(Vec<DigestRow>),
     /// What the responder seems to lack, and what it seems to have newer.
     Offer {
-        /// Whose records the initiator wants, all in its first offer.
+        /// Whose records the initiator wants, at most [`ROWS_PER_FRAME_MAX`] in one offer.
         wanted: Vec<IdPrefix>,
         /// Records for the responder.
         records: Vec<SignedRecord>,
@@ -110,6 +129,17 @@ pub enum SyncFrame {
     Records {
         /// Records for the initiator.
         records: Vec<SignedRecord>,
+        /// Whether this is the last frame.
+        last: bool,
+    },
+    /// It is not the same, and too large for one digest: the hash of each of its [`BUCKETS`].
+    Buckets(Vec<BucketHash>),
+    /// The buckets in which the initiator differs, a bit each, the first one lowest in the first byte.
+    Select([u8; BUCKETS / 8]),
+    /// The responder's rows in these buckets.
+    Rows {
+        /// By prefix, at most [`ROWS_PER_FRAME_MAX`].
+        rows: Vec<DigestRow>,
         /// Whether this is the last frame.
         last: bool,
     },
@@ -133,12 +163,13 @@ impl SyncFrame {
             return Err(DecodeError::TooLong { what, bytes: bytes.len(), limit });
         }
         let frame: Self = codec::decode(bytes)?;
-        let rows = match &frame {
-            Self::Digest(rows) => rows.len(),
-            Self::Offer { wanted, .. } => wanted.len(),
-            Self::Root(_) | Self::Same | Self::Records { .. } => 0,
+        let within_bounds = match &frame {
+            Self::Digest(rows) | Self::Rows { rows, .. } => rows.len() <= ROWS_PER_FRAME_MAX,
+            Self::Offer { wanted, .. } => wanted.len() <= ROWS_PER_FRAME_MAX,
+            Self::Buckets(hashes) => hashes.len() == BUCKETS,
+            Self::Root(_) | Self::Same | Self::Records { .. } | Self::Select(_) => true,
         };
-        if rows > MEMBERS_MAX { Err(DecodeError::Malformed { what }) } else { Ok(frame) }
+        if within_bounds { Ok(frame) } else { Err(DecodeError::Malformed { what }) }
     }
 }
 
@@ -152,6 +183,35 @@ mod tests {
         let mark = VersionMark::new(RecordVersion { epoch: 1, ver: 2 }, [3, 4]);
         let row = DigestRow { prefix: [9; 8], mark, liveness: Liveness::Silent };
         assert_eq!(codec::encode(&row), [9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 1, 0, 0, 2, 3, 4, 2]);
+    }
+
+    #[test]
+    fn the_bytes_of_every_frame_never_change() {
+        let mark = VersionMark::new(RecordVersion { epoch: 1, ver: 2 }, [3, 4]);
+        let row = DigestRow { prefix: [9; 8], mark, liveness: Liveness::Unsaid };
+        let row_bytes = [9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 1, 0, 0, 2, 3, 4, 0];
+        assert_eq!(SyncFrame::Root([5; 16]).encode(), [[0].as_slice(), &[5; 16]].concat());
+        assert_eq!(SyncFrame::Same.encode(), [1]);
+        assert_eq!(SyncFrame::Digest(vec![row]).encode(), [[2, 1].as_slice(), &row_bytes].concat());
+        let offer = SyncFrame::Offer { wanted: vec![[8; 8]], records: Vec::new(), last: true };
+        assert_eq!(offer.encode(), [3, 1, 8, 8, 8, 8, 8, 8, 8, 8, 0, 1]);
+        assert_eq!(SyncFrame::Records { records: Vec::new(), last: false }.encode(), [4, 0, 0]);
+        let buckets = SyncFrame::Buckets(vec![[7; 16]; BUCKETS]).encode();
+        assert_eq!(buckets, [[5, 0x80, 2].as_slice(), &[7; 16 * BUCKETS]].concat());
+        assert_eq!(SyncFrame::Select([6; 32]).encode(), [[6].as_slice(), &[6; 32]].concat());
+        let rows = SyncFrame::Rows { rows: vec![row], last: true };
+        assert_eq!(rows.encode(), [[7, 1].as_slice(), &row_bytes, &[1]].concat());
+    }
+
+    #[test]
+    fn a_frame_with_too_many_rows_or_too_few_buckets_is_refused() {
+        let offer = SyncFrame::Offer {
+            wanted: vec![[8; 8]; ROWS_PER_FRAME_MAX + 1],
+            records: Vec::new(),
+            last: true,
+        };
+        assert!(SyncFrame::decode(&offer.encode()).is_err());
+        assert!(SyncFrame::decode(&SyncFrame::Buckets(vec![[7; 16]; BUCKETS - 1]).encode()).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub mod crash;
 pub mod disk;
+pub mod members;
 pub mod outbox;
 mod trace;
 pub mod whole;

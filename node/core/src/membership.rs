@@ -24,9 +24,11 @@
 //!   accusation or a verdict from a peer makes this node look for itself at once, and shortens a suspicion it already
 //!   has. So no verdict spreads by itself.
 //! - Only the owner changes its record. An accused node answers with a later version, which starts the suspicion anew.
+//! - What others observe is shown with a peer and attributed to them; it never enters or leaves a state, but that a
+//!   linked peer which answers others is not suspected ([`inquiring`], [`hearsay`]).
 //! - A node whose own probes all fail is `isolated`, and one that has just woken is careful: neither judges anybody.
-//! - All links are kept (full mesh). What would change for larger meshes is [`Membership::links_wanted`], whom to link,
-//!   and the second attempt of a probe, where indirect probes go.
+//! - Up to [`neighbours::FULL_MESH_MAX`] members every pair keeps a link; above, a few neighbours do ([`neighbours`]).
+//!   Others are linked while something needs it, and then are `known` again: of them this node says nothing of its own.
 //!
 //! Driver's contract. Feed [`Input::Start`] first, then every event with its time; call [`Input::Wake`] at
 //! [`Membership::next_wake`], asked for again after each input. A wake-up carries no token: what is due is decided by
@@ -37,38 +39,45 @@
 //!   [`Input::DialFailed`] follows.
 //! - [`Output::Sync`]: run one exchange over a stream ([`Membership::begin_sync`], [`Membership::continue_sync`]), feed
 //!   what it heard as [`Input::Heard`], and end with [`Input::SyncEnded`], also when it failed. Incoming streams run
-//!   [`Membership::continue_sync`] too and feed [`Input::Heard`] only.
+//!   [`Membership::continue_sync`] too and feed [`Input::Heard`] only. What was heard is checked first
+//!   ([`crate::directory::exchange::Heard::check`]), where it holds up nobody.
 //! - [`Output::RaiseEpoch`]: commit that epoch, then feed [`Input::EpochRaised`].
 //!
 //! Nothing here waits for a disk: records are handed out to be stored, and come back at the next start.
 
 mod dialling;
+mod hearsay;
+mod inquiring;
 mod judging;
+pub mod neighbours;
 mod own;
 mod peer;
+mod peers;
 mod probing;
 mod spreading;
 mod suspicion;
 pub mod timing;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use mesh_protocol::certificate::Certificate;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, Moment};
-use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
+use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord, VerifiedRecord};
 use mesh_protocol::root::RootKey;
 use rand::Rng;
 
 use crate::directory::Directory;
-use crate::directory::exchange::Heard;
+use crate::directory::exchange::Checked;
 use crate::links::DialFailure;
 use crate::time::{NodeTime, Now};
 
+use hearsay::Rumours;
+use inquiring::{Errand, Inquiry};
 use own::Own;
-use peer::Peer;
+use peers::Peers;
 
 /// Who this node is, for one start of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,8 +138,8 @@ pub enum Input {
     Heard {
         /// From whom.
         from: NodeId,
-        /// What.
-        heard: Heard,
+        /// What, its signatures checked.
+        heard: Checked,
     },
     /// An exchange this machine asked for is over.
     SyncEnded {
@@ -147,6 +156,8 @@ pub enum Input {
     Signed(SignedRecord),
     /// The epoch of [`Output::RaiseEpoch`] is committed.
     EpochRaised(u64),
+    /// Something has to go to this peer, or just went: if it is no neighbour, link it, and keep the link for a while.
+    Needed(NodeId),
     /// What kept a peer away is gone, as far as this node knows: try it again now.
     Retry(NodeId),
     /// The root took a node's membership. Its links are closed by the driver at once, whatever this machine says.
@@ -190,12 +201,7 @@ pub enum Output {
     /// `isolated` changed; [`Membership::view`] has it.
     SelfChanged,
     /// Store this record: it is its node's newest.
-    Store {
-        /// Whose.
-        node: NodeId,
-        /// The record.
-        record: SignedRecord,
-    },
+    Store(VerifiedRecord),
     /// Remove this node's stored record: it left or was revoked long ago.
     Forget {
         /// Whose.
@@ -213,7 +219,7 @@ pub struct Membership {
     identity: Identity,
     directory: Directory,
     own: Own,
-    peers: BTreeMap<NodeId, Peer>,
+    peers: Peers,
     revoked: BTreeSet<NodeId>,
     rota: Vec<NodeId>,
     next_seq: u64,
@@ -221,9 +227,18 @@ pub struct Membership {
     next_sync: NodeTime,
     next_seek: NodeTime,
     follow_up: Option<NodeTime>,
+    rounds_left: u32,
+    syncs: BTreeSet<NodeId>,
+    syncs_waiting: VecDeque<NodeId>,
     last_evidence: NodeTime,
     isolated: Option<Moment>,
     careful_until: NodeTime,
+    inquiries: BTreeMap<u64, Inquiry>,
+    errands: Vec<Errand>,
+    health: u64,
+    rumours: Rumours,
+    rumours_made: u64,
+    next_gossip: Option<NodeTime>,
 }
 
 /// One call of [`Membership::handle`]: when, with which randomness, and what follows.
@@ -250,8 +265,8 @@ impl Membership {
         Self {
             directory: Directory::new(),
             own: Own::new(identity.epoch),
+            peers: Peers::new(identity.node),
             identity,
-            peers: BTreeMap::new(),
             revoked: BTreeSet::new(),
             rota: Vec::new(),
             next_seq: 0,
@@ -259,9 +274,18 @@ impl Membership {
             next_sync: NodeTime(u64::MAX),
             next_seek: NodeTime(u64::MAX),
             follow_up: None,
+            rounds_left: 0,
+            syncs: BTreeSet::new(),
+            syncs_waiting: VecDeque::new(),
             last_evidence: NodeTime(0),
             isolated: None,
             careful_until: NodeTime(0),
+            inquiries: BTreeMap::new(),
+            errands: Vec::new(),
+            health: 0,
+            rumours: Rumours::default(),
+            rumours_made: 0,
+            next_gossip: None,
         }
     }
 
@@ -284,10 +308,12 @@ impl Membership {
             Input::Announce(lifecycle) => self.handle_announce(&mut turn, lifecycle),
             Input::Signed(record) => self.handle_signed(&mut turn, record),
             Input::EpochRaised(epoch) => self.handle_epoch_raised(&mut turn, epoch),
+            Input::Needed(node) => self.handle_needed(&mut turn, node),
             Input::Retry(node) => self.dial_soon(&mut turn, node, dialling::Haste::Now),
             Input::Revoked(node) => self.handle_revoked(&mut turn, node),
         }
         self.do_what_is_due(&mut turn);
+        self.peers.settle();
         turn.outputs
     }
 
@@ -296,9 +322,9 @@ impl Membership {
     pub fn next_wake(&self) -> NodeTime {
         let own = [self.next_probe, self.next_sync, self.next_seek];
         let spreading = self.follow_up.into_iter().chain(self.own.due());
-        let members = self.members();
-        let peers = self.peers.values().filter_map(|peer| peer.next_due(members));
-        own.into_iter().chain(spreading).chain(peers).min().unwrap_or(self.next_probe)
+        let spreading =
+            spreading.chain(self.inquiries_due()).chain(self.gossip_due()).chain(self.syncs_due());
+        own.into_iter().chain(spreading).chain(self.peers.first_due()).min().unwrap_or(self.next_probe)
     }
 
     /// The records of all members.
@@ -309,11 +335,15 @@ impl Membership {
 
     fn do_what_is_due(&mut self, turn: &mut Turn<'_>) {
         self.publish_when_due(turn);
+        self.inquiries_when_due(turn);
         self.probe_when_due(turn);
         self.notice_isolation(turn);
         self.judge_when_due(turn);
+        self.rest_when_due(turn);
+        self.link_new_neighbours(turn);
         self.dial_when_due(turn);
         self.sync_when_due(turn);
+        self.gossip_when_due(turn);
     }
 
     fn handle_start(

@@ -10,10 +10,10 @@ use mesh_protocol::id::NodeId;
 use mesh_protocol::limits::CONTROL_FRAME_BYTES_MAX;
 use mesh_protocol::record::{
     AdvertisedAgent, Advertisement, AgentState, Capabilities, Lifecycle, Load, NodeRecord, ProtocolRange,
-    RecordVersion, VerifiedRecord,
+    RecordVersion, Unchecked, VerifiedRecord,
 };
 use mesh_protocol::root::RootKey;
-use mesh_protocol::sync::{Liveness, SyncFrame};
+use mesh_protocol::sync::{DIGEST_ROWS_MAX, Liveness, MEMBERS_MAX, ROWS_PER_FRAME_MAX, SyncFrame};
 use proptest::prelude::*;
 
 fn root() -> SigningKey {
@@ -24,8 +24,10 @@ fn trusted() -> RootKey {
     RootKey::from_bytes(root().verifying_key().to_bytes())
 }
 
-fn record(node: u8, ver: u64, agents: usize) -> VerifiedRecord {
-    let key = SigningKey::from_bytes(&[node; 32]);
+fn record(node: u16, ver: u64, agents: usize) -> VerifiedRecord {
+    let mut seed = [7; 32];
+    seed[..2].copy_from_slice(&node.to_be_bytes());
+    let key = SigningKey::from_bytes(&seed);
     let id = NodeId::from_bytes(key.verifying_key().to_bytes());
     let agent = |n| AdvertisedAgent {
         name: format!("agent-{n:02}").parse().unwrap(),
@@ -122,10 +124,53 @@ fn a_peer_that_never_stops_is_stopped() {
     let mut responder = Exchange::respond();
     let root = SyncFrame::Root([9; 16]).encode();
     responder.handle(&directory, |_| Liveness::Unsaid, &root).unwrap();
-    let offer = SyncFrame::Offer { wanted: vec![[1; 8]; 600], records: Vec::new(), last: false }.encode();
-    responder.handle(&directory, |_| Liveness::Unsaid, &offer).unwrap();
-    let second = responder.handle(&directory, |_| Liveness::Unsaid, &offer);
-    assert_eq!(second, Err(ExchangeError::TooMuch));
+    let wanted = vec![[1; 8]; ROWS_PER_FRAME_MAX];
+    let offer = SyncFrame::Offer { wanted, records: Vec::new(), last: false }.encode();
+    for _ in 0..MEMBERS_MAX / ROWS_PER_FRAME_MAX {
+        responder.handle(&directory, |_| Liveness::Unsaid, &offer).unwrap();
+    }
+    let last = responder.handle(&directory, |_| Liveness::Unsaid, &offer);
+    assert_eq!(last, Err(ExchangeError::TooMuch));
+}
+
+#[test]
+fn large_directories_compare_buckets_first_and_only_rows_that_may_differ() {
+    let size = u16::try_from(DIGEST_ROWS_MAX).unwrap() + 200;
+    let (mut one, mut other) = (Directory::new(), Directory::new());
+    for node in 0..size {
+        let (in_one, in_other) = (node != 5, node != 6);
+        let record = record(node, 1, 0);
+        if in_one {
+            one.take(record.clone());
+        }
+        if in_other {
+            other.take(record);
+        }
+    }
+    other.take(record(7, 2, 0));
+    let (initiator, first) = Exchange::initiate(&one);
+    drop(initiator);
+    let mut responder = Exchange::respond();
+    let buckets = responder.handle(&other, |_| Liveness::Unsaid, &first).unwrap().send;
+    assert!(buckets[0].len() < 4_200, "hashes, not rows: {} bytes", buckets[0].len());
+    exchange(&mut one, &mut other);
+    assert_eq!(one.root(), other.root());
+    assert_eq!(one.len(), usize::from(size));
+    assert_eq!(exchange(&mut one, &mut other), [1, 1]);
+}
+
+#[test]
+fn the_hash_of_a_directory_is_that_of_its_contents_whatever_their_order_and_past() {
+    let records: Vec<VerifiedRecord> = (1..60).map(|node| record(node, 1, 0)).collect();
+    let (mut one, mut other) = (Directory::new(), Directory::new());
+    records.iter().for_each(|record| _ = one.take(record.clone()));
+    records.iter().rev().for_each(|record| _ = other.take(record.clone()));
+    assert_eq!(one.root(), other.root());
+    let gone = records[0].record().node;
+    other.forget(&gone);
+    assert_ne!(one.root(), other.root());
+    other.take(records[0].clone());
+    assert_eq!((one.root(), one.buckets()), (other.root(), other.buckets()));
 }
 
 proptest! {
@@ -133,7 +178,7 @@ proptest! {
 
     #[test]
     fn one_exchange_makes_any_two_directories_equal(
-        held in proptest::collection::vec((1_u8..20, 1_u64..4, any::<bool>()), 0..24),
+        held in proptest::collection::vec((1_u16..20, 1_u64..4, any::<bool>()), 0..24),
     ) {
         let (mut one, mut other) = (Directory::new(), Directory::new());
         for (node, ver, in_one) in held {
@@ -144,4 +189,19 @@ proptest! {
         prop_assert_eq!(one.root(), other.root());
         prop_assert_eq!(exchange(&mut one, &mut other), [1, 1]);
     }
+}
+
+#[test]
+fn what_is_here_already_is_not_checked_again() {
+    let mut directory = Directory::new();
+    let (older, newer) = (record(1, 1, 0), record(1, 2, 0));
+    let unchecked =
+        |directory: &Directory, it: &VerifiedRecord| directory.unchecked(it.record(), it.signed());
+    assert_eq!(unchecked(&directory, &older), Unchecked::Both);
+    directory.take(older.clone());
+    assert_eq!(unchecked(&directory, &older), Unchecked::None);
+    assert_eq!(unchecked(&directory, &newer), Unchecked::Owner, "the certificate is the same");
+    let mut renewed = newer.record().clone();
+    renewed.certificate = Certificate::from_der(vec![0; 16]);
+    assert_eq!(directory.unchecked(&renewed, newer.signed()), Unchecked::Both);
 }

@@ -162,10 +162,11 @@ impl Driver {
                 }
                 membership::Output::Sync { peer } => exchange::begin(Arc::clone(&self.shared), peer),
                 membership::Output::Changed { .. } | membership::Output::SelfChanged => changed = true,
-                membership::Output::Store { node, record } => {
+                membership::Output::Store(record) => {
                     changed = true;
+                    let node = record.record().node;
                     self.upgrades.news(self.shared.clock.now().node, &node);
-                    put.push((node, record));
+                    put.push((node, record.signed().clone()));
                 }
                 membership::Output::Forget { node } => {
                     changed = true;

@@ -65,7 +65,10 @@ async fn run(
         let admitted = shared.quotas.records(peer, shared.clock.now().node, step.heard.records.len());
         step.heard.records.truncate(admitted);
         if step.heard != Heard::default() {
-            let heard = Input::Heard { from: peer, heard: step.heard };
+            let heard = step.heard.check(&shared.root, |record, signed| {
+                shared.membership().directory().unchecked(record, signed)
+            });
+            let heard = Input::Heard { from: peer, heard };
             // Fails only when the driver is gone.
             let _ = shared.events.send(Event::Membership(heard)).await;
         }

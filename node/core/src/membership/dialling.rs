@@ -6,7 +6,7 @@ use rand::RngExt as _;
 use rand::seq::IteratorRandom as _;
 
 use super::peer::Dial;
-use super::timing::{HASTE_SPREAD_MS, SEEK_EVERY_MS, SEEK_FOR_MS};
+use super::timing::{HASTE_SPREAD_MS, LINK_IDLE_MS, SEEK_EVERY_MS, SEEK_FOR_MS, SPLIT_ONE_OF};
 use super::{Membership, Output, Turn};
 use crate::links::{DialFailure, FailureKind};
 use crate::time::NodeTime;
@@ -21,10 +21,70 @@ pub(super) enum Haste {
 }
 
 impl Membership {
-    /// Whether a link to this member is to be kept. In a full mesh, to every one.
+    /// Whether a link to this member is kept for its own sake: it is probed, and dialled whenever it is gone.
     #[must_use]
-    pub fn links_wanted(&self, node: &NodeId) -> bool {
-        self.peers.get(node).is_some_and(super::peer::Peer::is_member)
+    pub fn keeps_link(&self, node: &NodeId) -> bool {
+        self.peers.is_neighbour(node)
+    }
+
+    /// Everybody for whom that is so, members that cannot be reached included.
+    pub fn kept(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.neighbours()
+    }
+
+    pub(super) fn wants_link(&self, now: NodeTime, node: &NodeId) -> bool {
+        self.peers.is_neighbour(node) || self.peers.get(node).is_some_and(|peer| peer.is_wanted(now))
+    }
+
+    /// Something has to go to a peer: it gets a link if it has none, and keeps it while it is needed.
+    pub(super) fn handle_needed(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.needed_until = turn.now.node.plus_ms(LINK_IDLE_MS);
+        if matches!(peer.state, PeerState::Known | PeerState::Alive) {
+            self.dial_soon(turn, node, Haste::Now);
+        }
+    }
+
+    /// When members came or went, others may be neighbours now.
+    pub(super) fn link_new_neighbours(&mut self, turn: &mut Turn<'_>) {
+        self.peers.settle();
+        if !self.peers.take_members_changed() {
+            return;
+        }
+        for node in self.peers.neighbours().collect::<Vec<_>>() {
+            if self.peers.get(&node).is_some_and(|peer| peer.dial == Dial::Idle && !peer.linked) {
+                self.dial_soon(turn, node, Haste::Now);
+            }
+        }
+    }
+
+    /// Gives up links that nobody used for a while and that are no neighbours'.
+    pub(super) fn rest_when_due(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.node;
+        for node in self.peers.due(now) {
+            let kept = self.wants_link(now, &node);
+            let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.linked && peer.idle_at() <= now)
+            else {
+                continue;
+            };
+            if kept {
+                peer.used = now;
+                continue;
+            }
+            peer.unlink();
+            self.stop_watching(turn, node, "its link was not needed any more");
+            turn.put(Output::Close { peer: node, cause: "nobody needs it".to_owned() });
+        }
+    }
+
+    /// The link to a peer that is no neighbour is gone: nothing of one's own says from here on whether it is there.
+    pub(super) fn stop_watching(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: &str) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let told = matches!(peer.state, PeerState::Alive | PeerState::Duplicate);
+        if told && peer.enter(PeerState::Known, cause.to_owned(), moment) {
+            turn.put(Output::Changed { peer: node });
+        }
     }
 
     pub(super) fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, node: NodeId, failure: DialFailure) {
@@ -39,6 +99,7 @@ impl Membership {
         }
         let wait = peer.backoff.after(failure.kind, turn.rng);
         peer.dial = Dial::At(turn.now.node.plus_ms(wait));
+        self.inquire(turn, node);
         match failure.kind {
             FailureKind::Passing => self.suspect(turn, node, &failure.text),
             FailureKind::Refused => self.give_up(turn, node, Some((PeerState::Unreachable, &failure.text))),
@@ -50,7 +111,7 @@ impl Membership {
 
     /// Forgets a peer's back-off, because there is news, and dials it.
     pub(super) fn dial_soon(&mut self, turn: &mut Turn<'_>, node: NodeId, haste: Haste) {
-        if !self.links_wanted(&node) {
+        if !self.wants_link(turn.now.node, &node) {
             return;
         }
         let Some(peer) = self.peers.get_mut(&node) else { return };
@@ -67,11 +128,8 @@ impl Membership {
 
     /// The network is back: whoever was lost with it may be back too.
     pub(super) fn hasten_unreachable(&mut self, turn: &mut Turn<'_>) {
-        let lost = self.peers.iter().filter(|(_, peer)| {
-            let passing = peer.last_failure.is_none_or(|kind| kind == FailureKind::Passing);
-            !peer.linked && passing && matches!(peer.state, PeerState::Unreachable | PeerState::Suspect)
-        });
-        for node in lost.map(|(node, _)| *node).collect::<Vec<_>>() {
+        self.peers.settle();
+        for node in self.peers.lost().map(|(node, _)| *node).collect::<Vec<_>>() {
             self.dial_soon(turn, node, Haste::Spread);
         }
     }
@@ -82,16 +140,20 @@ impl Membership {
             self.next_seek = now.plus_ms(SEEK_EVERY_MS);
             self.seek(turn);
         }
-        for (node, peer) in &mut self.peers {
+        self.peers.settle();
+        for node in self.peers.due(now) {
+            let wanted = self.wants_link(now, &node);
+            let Some(peer) = self.peers.get_mut(&node) else { continue };
             if !matches!(peer.dial, Dial::At(at) if at <= now) {
                 continue;
             }
-            let record = self.directory.get(node).map(|entry| &entry.record().advertisement);
+            let record = self.directory.get(&node).map(|entry| &entry.record().advertisement);
             match record.map(|advertisement| advertisement.addresses.clone()) {
+                _ if !wanted => peer.dial = Dial::Idle,
                 Some(addresses) if !addresses.is_empty() => {
                     peer.dial = Dial::UnderWay;
                     peer.address_tried = addresses.first().copied();
-                    turn.put(Output::Dial { peer: *node, addresses });
+                    turn.put(Output::Dial { peer: node, addresses });
                 }
                 None | Some(_) => {
                     peer.dial = Dial::Idle;
@@ -101,20 +163,25 @@ impl Membership {
         }
     }
 
-    /// Dials one peer that was lost not long ago, whatever its back-off. A split leaves many such pairs, and the first
-    /// that meets hastens all.
+    /// Dials one lost peer whatever its back-off. A split leaves many such pairs, and the first that meets hastens all.
     fn seek(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.node;
-        let lost = self.peers.values_mut().filter(|peer| {
-            let passing = peer.last_failure.is_none_or(|kind| kind == FailureKind::Passing);
+        self.peers.settle();
+        let lost = self.peers.lost_count();
+        let split = lost >= 2 && lost.saturating_mul(SPLIT_ONE_OF) >= self.kept_links();
+        let sought = self.peers.lost().filter(|(_, peer)| {
             let recent = now.since(NodeTime(peer.since.node_ms)) < SEEK_FOR_MS;
-            passing
-                && recent
-                && matches!(peer.state, PeerState::Unreachable | PeerState::Suspect)
-                && matches!(peer.dial, Dial::At(_))
+            (recent || split) && matches!(peer.dial, Dial::At(_))
         });
-        if let Some(peer) = lost.choose(turn.rng) {
+        if let Some(node) = sought.map(|(node, _)| *node).choose(turn.rng)
+            && let Some(peer) = self.peers.get_mut(&node)
+        {
             peer.dial = Dial::At(now);
         }
+    }
+
+    /// How many members this node means to be linked with.
+    fn kept_links(&self) -> u64 {
+        self.peers.neighbours().fold(0, |count, _| count + 1)
     }
 }

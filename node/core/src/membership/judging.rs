@@ -20,8 +20,9 @@ impl Membership {
             return;
         }
         let moment = turn.moment();
-        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(moment));
+        let peer = self.peers.entry(node, moment);
         peer.linked = true;
+        peer.used = turn.now.node;
         peer.dial = Dial::Idle;
         peer.backoff.reset();
         peer.last_failure = None;
@@ -41,14 +42,18 @@ impl Membership {
             return;
         }
         peer.unlink();
-        self.suspect(turn, node, &cause);
+        if self.peers.is_neighbour(&node) {
+            self.suspect(turn, node, &cause);
+        } else {
+            self.stop_watching(turn, node, &format!("its link ended: {cause}"));
+        }
         self.dial_soon(turn, node, Haste::Now);
     }
 
     pub(super) fn handle_revoked(&mut self, turn: &mut Turn<'_>, node: NodeId) {
         self.revoked.insert(node);
         let moment = turn.moment();
-        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(moment));
+        let peer = self.peers.entry(node, moment);
         if peer.linked {
             turn.put(Output::Close { peer: node, cause: "its membership was revoked".to_owned() });
         }
@@ -68,13 +73,21 @@ impl Membership {
         }
         peer.suspicion = None;
         let healed = peer.state == PeerState::Unreachable;
+        let told_silent = std::mem::take(&mut peer.told_silent);
+        if peer.answered_another.take().is_some() && peer.state == PeerState::Alive {
+            peer.cause = cause.to_owned().into();
+            turn.put(Output::Changed { peer: node });
+        }
         let (state, cause) = if peer.is_duplicate(turn.now.node) {
             (PeerState::Duplicate, "two processes take turns with its identity")
         } else {
             (PeerState::Alive, cause)
         };
-        if peer.enter(state, cause, moment) {
+        if peer.enter(state, cause.to_owned(), moment) {
             turn.put(Output::Changed { peer: node });
+        }
+        if told_silent {
+            self.announce(turn, node, true);
         }
         if healed {
             self.hasten_unreachable(turn);
@@ -86,7 +99,7 @@ impl Membership {
         let moment = turn.moment();
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let can_fall = matches!(peer.state, PeerState::Known | PeerState::Alive | PeerState::Duplicate);
-        if can_fall && peer.enter(PeerState::Suspect, cause, moment) {
+        if can_fall && peer.enter(PeerState::Suspect, cause.to_owned(), moment) {
             peer.suspicion = Some(Suspicion::new(turn.now.node));
             turn.put(Output::Changed { peer: node });
         }
@@ -94,15 +107,14 @@ impl Membership {
 
     pub(super) fn judge_when_due(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.node;
+        self.tell_firm_suspicions(turn);
         let members = self.members();
-        let ended: Vec<NodeId> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| {
-                peer.suspicion.as_ref().is_some_and(|suspicion| suspicion.ends(members) <= now)
-            })
-            .map(|(node, _)| *node)
-            .collect();
+        self.peers.settle();
+        let over = |node: &NodeId| {
+            let suspicion = self.peers.get(node).and_then(|peer| peer.suspicion.as_ref());
+            suspicion.is_some_and(|suspicion| suspicion.ends(members) <= now)
+        };
+        let ended: Vec<NodeId> = self.peers.due(now).into_iter().filter(over).collect();
         let may_judge = self.isolated.is_none() && self.careful_until <= now;
         for node in ended {
             if may_judge {
@@ -113,12 +125,35 @@ impl Membership {
         }
     }
 
+    /// What lasted a while, or is not this node's alone, is told to the mesh once.
+    fn tell_firm_suspicions(&mut self, turn: &Turn<'_>) {
+        let now = turn.now.node;
+        self.peers.settle();
+        for node in self.peers.due(now) {
+            let Some(peer) = self.peers.get_mut(&node) else { continue };
+            let Some(suspicion) = &mut peer.suspicion else { continue };
+            if suspicion.told || !suspicion.is_firm(now) {
+                continue;
+            }
+            suspicion.told = true;
+            self.tell_silent(turn, node);
+        }
+    }
+
+    fn tell_silent(&mut self, turn: &Turn<'_>, node: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        if !std::mem::replace(&mut peer.told_silent, true) {
+            self.announce(turn, node, false);
+        }
+    }
+
     /// The verdict. A link that is still there carries nothing: it is closed, and the peer dialled anew.
     pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, node: NodeId, cause: Option<(PeerState, &str)>) {
         let moment = turn.moment();
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let suspected = peer.cause.clone();
-        let (state, cause) = cause.unwrap_or((PeerState::Unreachable, &suspected));
+        let cause = cause.map(|(state, cause)| (state, cause.to_owned().into()));
+        let (state, cause) = cause.unwrap_or((PeerState::Unreachable, suspected));
         peer.suspicion = None;
         if peer.enter(state, cause, moment) {
             turn.put(Output::Changed { peer: node });
@@ -127,6 +162,9 @@ impl Membership {
             peer.unlink();
             turn.put(Output::Close { peer: node, cause: "it does not answer".to_owned() });
             self.dial_soon(turn, node, Haste::Now);
+        }
+        if state == PeerState::Unreachable {
+            self.tell_silent(turn, node);
         }
     }
 
@@ -140,11 +178,15 @@ impl Membership {
         }
     }
 
-    /// Several peers suspected and not a sign from anybody: the fault is more likely here than with all of them.
+    /// Somebody suspected and not a sign from any of several peers: the fault is more likely here than with all of them.
     pub(super) fn notice_isolation(&mut self, turn: &mut Turn<'_>) {
-        let count = |state| self.peers.values().filter(|peer| peer.state == state).count();
-        let silent = turn.now.node.since(self.last_evidence) > ISOLATED_AFTER_MS;
-        if self.isolated.is_none() && silent && count(PeerState::Suspect) >= 2 {
+        self.peers.settle();
+        if self.isolated.is_some() || turn.now.node.since(self.last_evidence) <= ISOLATED_AFTER_MS {
+            return;
+        }
+        let suspects = self.peers.suspects().take(2).count();
+        let others = self.peers.linked().filter(|(_, peer)| peer.suspicion.is_none()).take(1).count();
+        if suspects >= 1 && suspects.saturating_add(others) >= 2 {
             self.isolated = Some(turn.moment());
             turn.put(Output::SelfChanged);
         }
@@ -159,8 +201,7 @@ impl Membership {
         self.careful_until = now.plus_ms(CAREFUL_MS);
         self.last_evidence = now;
         self.suspect_anew(now);
-        let linked: Vec<NodeId> =
-            self.peers.iter().filter(|(_, peer)| peer.linked).map(|(node, _)| *node).collect();
+        let linked: Vec<NodeId> = self.peers.linked().map(|(node, _)| *node).collect();
         for node in linked {
             if let Some(peer) = self.peers.get_mut(&node) {
                 peer.flight = None;
@@ -171,19 +212,23 @@ impl Membership {
     }
 
     fn suspect_anew(&mut self, now: NodeTime) {
-        for peer in self.peers.values_mut() {
-            peer.suspicion = peer.suspicion.take().map(|_| Suspicion::new(now));
+        self.peers.settle();
+        let suspects: Vec<NodeId> = self.peers.suspects().map(|(node, _)| *node).collect();
+        for node in suspects {
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.suspicion = Some(Suspicion::new(now));
+            }
         }
     }
 
     /// Members, this node included.
     pub(super) fn members(&self) -> u64 {
-        self.peers.values().filter(|peer| peer.is_member()).fold(1, |count, _| count + 1)
+        self.peers.members()
     }
 }
 
 impl Peer {
-    fn unlink(&mut self) {
+    pub(super) fn unlink(&mut self) {
         self.linked = false;
         self.flight = None;
         self.exchange = Rounds::default();

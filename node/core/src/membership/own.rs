@@ -68,15 +68,14 @@ impl Membership {
     /// Our record is signed: everybody linked is shown its version and will fetch it.
     pub(super) fn handle_signed(&mut self, turn: &mut Turn<'_>, record: SignedRecord) {
         let ours = self.identity.node;
-        let Ok(verified) = record.clone().verify(&self.identity.root) else { return };
+        let Ok(verified) = record.verify(&self.identity.root) else { return };
         if verified.record().node != ours
-            || !matches!(self.directory.take(verified), Taken::New | Taken::Newer)
+            || !matches!(self.directory.take(verified.clone()), Taken::New | Taken::Newer)
         {
             return;
         }
-        turn.put(Output::Store { node: ours, record });
-        let linked: Vec<NodeId> =
-            self.peers.iter().filter(|(_, peer)| peer.linked).map(|(node, _)| *node).collect();
+        turn.put(Output::Store(verified));
+        let linked: Vec<NodeId> = self.peers.linked().map(|(node, _)| *node).collect();
         for node in linked {
             self.send_ping(turn, node);
         }
@@ -92,6 +91,7 @@ impl Membership {
     /// Somebody accuses us of silence. Any other version than the present one is old or made up.
     pub(super) fn refute(&mut self, turn: &mut Turn<'_>, accused: RecordVersion) {
         if accused == self.own_version() {
+            self.worsen_health();
             self.own.changed = true;
             self.publish_when_due(turn);
         }

@@ -2,13 +2,16 @@
 //!
 //! Only data and the small steps on it; which step is taken when is decided in the modules around.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, DroppedCounts, Moment, PeerError, PeerState};
 
+use super::hearsay::{Sighting, Stamp};
+use super::peers::Indexed;
 use super::suspicion::Suspicion;
-use super::timing::{DUPLICATE_MS, SYNC_AGAIN_MS, SYNC_LOST_MS};
+use super::timing::{DUPLICATE_MS, LINK_IDLE_MS, SYNC_AGAIN_MS, SYNC_LOST_MS};
 use crate::links::{Backoff, FailureKind};
 use crate::time::NodeTime;
 
@@ -22,6 +25,7 @@ const CAUSE_BYTES_MAX: usize = 200;
 pub(super) struct Flight {
     pub(super) seq: u64,
     pub(super) sent: NodeTime,
+    pub(super) ends: NodeTime,
     pub(super) attempt: u32,
     /// Whose accusation made us ask.
     pub(super) accuser: Option<NodeId>,
@@ -49,9 +53,12 @@ pub(super) struct Rounds {
 /// One peer.
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// The hash of the pair of it and this node.
+    pub(super) weight: u64,
+    pub(super) indexed: Indexed,
     pub(super) state: PeerState,
     pub(super) since: Moment,
-    pub(super) cause: String,
+    pub(super) cause: Cow<'static, str>,
     pub(super) linked: bool,
     pub(super) dial: Dial,
     pub(super) backoff: Backoff,
@@ -64,16 +71,32 @@ pub(super) struct Peer {
     pub(super) address_tried: Option<SocketAddr>,
     pub(super) rtt_ms: Option<u64>,
     pub(super) dropped: DroppedCounts,
+    /// When it last probed this node, or this node last needed its link.
+    pub(super) used: NodeTime,
+    /// Until when this node needs a link to it, though it is no neighbour.
+    pub(super) needed_until: NodeTime,
+    /// When others were last asked about it.
+    pub(super) inquired: Option<NodeTime>,
+    /// When a helper last said that it answers, though not us.
+    pub(super) answered_another: Option<NodeTime>,
+    /// What others said about it.
+    pub(super) sightings: Vec<Sighting>,
+    /// Whether the mesh was told that it does not answer.
+    pub(super) told_silent: bool,
+    /// Its last rumour about this node.
+    pub(super) doubted_us: Option<Stamp>,
     boots: Vec<BootId>,
     boots_alternated: Option<NodeTime>,
 }
 
 impl Peer {
-    pub(super) fn new(now: Moment) -> Self {
+    pub(super) fn new(now: Moment, weight: u64) -> Self {
         Self {
+            weight,
+            indexed: Indexed::default(),
             state: PeerState::Known,
             since: now,
-            cause: "its record came".to_owned(),
+            cause: Cow::Borrowed("its record came"),
             linked: false,
             dial: Dial::Idle,
             backoff: Backoff::default(),
@@ -86,6 +109,13 @@ impl Peer {
             address_tried: None,
             rtt_ms: None,
             dropped: DroppedCounts::default(),
+            used: NodeTime(0),
+            needed_until: NodeTime(0),
+            inquired: None,
+            answered_another: None,
+            sightings: Vec::new(),
+            told_silent: false,
+            doubted_us: None,
             boots: Vec::new(),
             boots_alternated: None,
         }
@@ -97,18 +127,23 @@ impl Peer {
     }
 
     /// Enters a state; whether it is another one than before.
-    pub(super) fn enter(&mut self, state: PeerState, cause: &str, now: Moment) -> bool {
+    pub(super) fn enter(
+        &mut self,
+        state: PeerState,
+        cause: impl Into<Cow<'static, str>>,
+        now: Moment,
+    ) -> bool {
         if self.state == state {
             return false;
         }
         self.state = state;
         self.since = now;
-        self.cause = clause(cause);
+        self.cause = clause(cause.into());
         true
     }
 
     pub(super) fn note_error(&mut self, text: &str, at: Moment) {
-        self.last_error = Some(PeerError { at, text: clause(text) });
+        self.last_error = Some(PeerError { at, text: clause(text.to_owned().into()).into_owned() });
     }
 
     /// Takes note of the process at the other end, and of an earlier one that came back: then two take turns.
@@ -137,9 +172,21 @@ impl Peer {
             Dial::At(at) => Some(at),
             Dial::Idle | Dial::UnderWay => None,
         };
-        let flight = self.flight.map(|flight| flight.ends());
-        let verdict = self.suspicion.as_ref().map(|suspicion| suspicion.ends(members));
-        dial.into_iter().chain(flight).chain(verdict).chain(self.exchange.due()).min()
+        let flight = self.flight.map(|flight| flight.ends);
+        let verdict = self.suspicion.as_ref().map(|suspicion| suspicion.next_due(members));
+        let idle = self.linked.then(|| self.idle_at());
+        dial.into_iter().chain(flight).chain(verdict).chain(self.exchange.due()).chain(idle).min()
+    }
+
+    /// When to ask whether its link is still of use.
+    pub(super) fn idle_at(&self) -> NodeTime {
+        self.used.max(self.needed_until).plus_ms(LINK_IDLE_MS)
+    }
+
+    /// Whether a link to it is to be had, neighbour or not: something waits for it, or nothing is known to reach it.
+    pub(super) fn is_wanted(&self, now: NodeTime) -> bool {
+        self.is_member()
+            && (self.needed_until > now || !matches!(self.state, PeerState::Known | PeerState::Alive))
     }
 }
 
@@ -153,8 +200,18 @@ impl Rounds {
         !self.wanted
     }
 
+    /// One that is wanted waits for others, and not for a time.
+    pub(super) const fn wait_in_line(&mut self) {
+        self.wanted = false;
+    }
+
     pub(super) const fn end(&mut self) {
         self.under_way = false;
+    }
+
+    /// When one that is under way is taken as failed; at once when none is.
+    pub(super) fn given_up_at(&self) -> NodeTime {
+        if self.under_way { self.free_at() } else { NodeTime(0) }
     }
 
     pub(super) fn may_begin(&self, now: NodeTime) -> bool {
@@ -172,13 +229,7 @@ impl Rounds {
     }
 }
 
-impl Flight {
-    pub(super) const fn ends(&self) -> NodeTime {
-        self.sent.plus_ms(super::timing::PROBE_TIMEOUT_MS)
-    }
-}
-
-fn clause(text: &str) -> String {
+fn clause(text: Cow<'static, str>) -> Cow<'static, str> {
     let end = text.floor_char_boundary(CAUSE_BYTES_MAX);
-    text.get(..end).unwrap_or_default().to_owned()
+    if end == text.len() { text } else { text.get(..end).unwrap_or_default().to_owned().into() }
 }

@@ -23,13 +23,15 @@ const REFUTATIONS_MAX: u64 = 2;
 pub(super) struct Suspicion {
     /// The first missed probe.
     pub(super) began: NodeTime,
+    /// Whether it was firm when that was last asked: from then on it is the mesh's business.
+    pub(super) told: bool,
     renewed: NodeTime,
     confirmed_by: BTreeSet<NodeId>,
 }
 
 impl Suspicion {
     pub(super) const fn new(now: NodeTime) -> Self {
-        Self { began: now, renewed: now, confirmed_by: BTreeSet::new() }
+        Self { began: now, told: false, renewed: now, confirmed_by: BTreeSet::new() }
     }
 
     /// Another node says that it gets no answer either.
@@ -42,6 +44,12 @@ impl Suspicion {
     /// Whether it may be told to others: it lasted a while, or is not ours alone.
     pub(super) fn is_firm(&self, now: NodeTime) -> bool {
         !self.confirmed_by.is_empty() || now.since(self.began) >= ACCUSE_AFTER_MS
+    }
+
+    /// When it becomes firm or ends.
+    pub(super) fn next_due(&self, members: u64) -> NodeTime {
+        let ends = self.ends(members);
+        if self.told { ends } else { self.began.plus_ms(ACCUSE_AFTER_MS).min(ends) }
     }
 
     /// The accused published a later record.

@@ -7,6 +7,17 @@ pub const PROBE_TIMEOUT_MS: u64 = 500;
 /// Attempts before a peer is suspected. One lost datagram is no news on a lossy path.
 pub const PROBE_ATTEMPTS: u32 = 2;
 
+/// How long a helper waits for the one it was asked about: less than who asked waits for the helper.
+pub const ERRAND_MS: u64 = 300;
+/// Between two inquiries about one peer.
+pub const INQUIRE_AGAIN_MS: u64 = 2_000;
+/// While helpers said within this time that a peer answers them, a linked peer is not suspected.
+pub const ANSWERED_ANOTHER_MS: u64 = 5_000;
+/// What others said about a peer is shown for this long.
+pub const SIGHTING_MS: u64 = 600_000;
+/// Between two rounds of rumours, while there are any: what makes them cross a thousand nodes in two seconds.
+pub const GOSSIP_EVERY_MS: u64 = 200;
+
 /// A suspicion lasts at least about 4 * log10(members) seconds (Lifeguard's minimum): this much for every doubling.
 pub const SUSPICION_PER_DOUBLING_MS: u64 = 1_204;
 /// And never less, however small the mesh: six more attempts of a probe.
@@ -34,8 +45,14 @@ pub const SYNC_LOST_MS: u64 = 15_000;
 
 /// Between two dials of a random unreachable peer whatever its back-off: what makes a split heal in seconds.
 pub const SEEK_EVERY_MS: u64 = 2_000;
-/// Only peers that became unreachable within this time are sought so; others cost no more than their back-off.
+/// Peers that became unreachable within this time are sought so; later they cost no more than their back-off.
 pub const SEEK_FOR_MS: u64 = 600_000;
+/// Unless this part of the members is lost, and two at least: then the mesh is split, not a machine away, and the
+/// sides are to find each other as fast after days as after a minute.
+pub const SPLIT_ONE_OF: u64 = 4;
+
+/// How long a link that is no neighbour's is kept after anybody last used it: a conversation's pauses, not a day's.
+pub const LINK_IDLE_MS: u64 = 60_000;
 /// Dials that a healed split sets off are spread over this time.
 pub const HASTE_SPREAD_MS: u64 = 200;
 

@@ -1,10 +1,11 @@
 //! What this node would tell a person about its peers, as one snapshot.
 
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::{MeshView, PeerState, PeerView};
+use mesh_protocol::peer::{MeshView, PeerState, PeerView, SeenBy};
 
 use super::Membership;
 use super::peer::{Dial, Peer};
+use super::timing::SIGHTING_MS;
 use crate::time::NodeTime;
 
 impl Membership {
@@ -15,8 +16,21 @@ impl Membership {
             node: self.identity.node,
             version: self.own_version(),
             isolated_since: self.isolated,
+            doubt: self.health,
             peers: self.peers.iter().map(|(node, peer)| self.peer_view(now, *node, peer)).collect(),
         }
+    }
+
+    /// This node.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.identity.node
+    }
+
+    /// Whether none of this node's probes is answered, so that it judges nobody.
+    #[must_use]
+    pub const fn is_isolated(&self) -> bool {
+        self.isolated.is_some()
     }
 
     /// What this node makes of a peer, if there is such a peer.
@@ -38,8 +52,10 @@ impl Membership {
             name: record.map(|record| record.advertisement.name.to_string()),
             state: peer.state,
             since: peer.since,
-            cause: peer.cause.clone(),
+            cause: peer.cause.to_string(),
             linked: peer.linked,
+            neighbour: self.peers.is_neighbour(&node),
+            seen_by: seen_by(now, peer),
             last_success: peer.last_success,
             last_error: peer.last_error.clone(),
             address_tried: peer.address_tried,
@@ -54,4 +70,14 @@ impl Membership {
             dropped: peer.dropped,
         }
     }
+}
+
+fn seen_by(now: NodeTime, peer: &Peer) -> Vec<SeenBy> {
+    let recent = |at: u64| now.since(NodeTime(at)) < SIGHTING_MS;
+    let recent = peer.sightings.iter().filter(|sighting| recent(sighting.at.node_ms));
+    let mut seen: Vec<SeenBy> = recent
+        .map(|sighting| SeenBy { node: sighting.observer, answers: sighting.answers, at: sighting.at })
+        .collect();
+    seen.sort_by_key(|seen| seen.node);
+    seen
 }

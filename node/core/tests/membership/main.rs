@@ -1,10 +1,8 @@
-//! Membership of whole meshes: joining, crashes, splits and healing, in virtual time.
+//! Membership on one machine fed by hand. Whole meshes of it run in `mesh-simulations`.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a broken test should stop")]
-#![expect(clippy::print_stdout, reason = "times and costs are worth seeing")]
+#![expect(clippy::unwrap_used, reason = "a broken test should stop")]
 
 mod bench;
-mod faults;
-mod healing;
-mod mesh;
+mod judging;
+mod operations;
 mod records;

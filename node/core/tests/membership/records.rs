@@ -1,6 +1,6 @@
 //! What a record may change and what it may not, on one machine fed by hand.
 
-use mesh_node_core::directory::exchange::{Exchange, ExchangeError, Heard};
+use mesh_node_core::directory::exchange::{Checked, Exchange, ExchangeError};
 use mesh_node_core::links::{DialFailure, FailureKind};
 use mesh_node_core::membership::{Input, Output};
 use mesh_protocol::id::MeshId;
@@ -10,8 +10,7 @@ use mesh_protocol::record::{NodeRecord, RECORD_BYTES_MAX, RecordVersion, SignedR
 use mesh_protocol::sync::SyncFrame;
 use proptest::prelude::*;
 
-use crate::bench::{Bench, ME, OTHER, PEER, farewell, id, key, record, unsigned};
-use crate::mesh::advertisement;
+use crate::bench::{Bench, ME, OTHER, PEER, advertisement, farewell, id, key, record, unsigned};
 
 fn passing(text: &str) -> DialFailure {
     DialFailure { kind: FailureKind::Passing, text: text.to_owned(), address: None }
@@ -134,7 +133,7 @@ fn a_verdict_heard_from_others_makes_one_look_and_changes_nothing() {
     bench.pass(3_000, &[PEER, OTHER]);
     for _ in 0..40 {
         bench.now += 1_500;
-        let heard = Heard { records: Vec::new(), silent: vec![id(PEER)] };
+        let heard = Checked { silent: vec![id(PEER)], ..Checked::default() };
         bench.feed(Input::Heard { from: id(OTHER), heard });
         bench.accuse(OTHER, PEER, RecordVersion { epoch: 1, ver: 1 });
         assert_eq!(bench.peer(PEER).state, PeerState::Alive);
@@ -253,6 +252,7 @@ fn news_from_an_exchange_is_compared_with_somebody_a_moment_later() {
     bench.hear(PEER, record(3, 1, 1));
     let outputs = bench.pass(300, &[PEER, OTHER]);
     assert!(outputs.iter().any(|output| matches!(output, Output::Sync { .. })), "{outputs:?}");
+    bench.pass(2_000, &[PEER, OTHER]);
     bench.hear(PEER, record(3, 1, 1));
     let outputs = bench.pass(300, &[PEER, OTHER]);
     assert!(!outputs.iter().any(|output| matches!(output, Output::Sync { .. })), "old news: {outputs:?}");
