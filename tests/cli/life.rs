@@ -176,7 +176,7 @@ fn a_node_whose_database_is_missing_or_damaged_does_not_start_and_names_the_file
     let mut bytes = std::fs::read(&database).unwrap();
     bytes[..64].fill(0x5a);
     std::fs::write(&database, &bytes).unwrap();
-    machine.refuses_to_start("error: cannot open database [FOLDER]");
+    machine.refuses_to_start("cannot open database [FOLDER]");
     assert_eq!(std::fs::read(&database).unwrap(), bytes, "it is left as it is");
     std::fs::remove_file(&database).unwrap();
     machine.refuses_to_start("mesh.redb is missing");
