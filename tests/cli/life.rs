@@ -16,6 +16,12 @@ impl Machine {
         Self(place)
     }
 
+    fn refuses_to_start(&self, reason: &str) {
+        let picture = self.0.picture(&["up"]);
+        let named = picture.contains(reason) && picture.contains("mesh.redb");
+        assert!(named && !picture.contains("exit code 0"), "{picture}");
+    }
+
     /// A run with what differs from run to run taken out.
     fn shows(&self, arguments: &[&str], picture: impl FnOnce(String)) {
         let mut settings = insta::Settings::clone_current();
@@ -170,9 +176,9 @@ fn a_node_whose_database_is_missing_or_damaged_does_not_start_and_names_the_file
     let mut bytes = std::fs::read(&database).unwrap();
     bytes[..64].fill(0x5a);
     std::fs::write(&database, &bytes).unwrap();
-    machine.shows(&["up"], |picture| insta::assert_snapshot!(picture, @""));
+    machine.refuses_to_start("cannot open database [FOLDER]");
     assert_eq!(std::fs::read(&database).unwrap(), bytes, "it is left as it is");
     std::fs::remove_file(&database).unwrap();
-    machine.shows(&["up"], |picture| insta::assert_snapshot!(picture, @""));
+    machine.refuses_to_start("mesh.redb is missing");
     assert!(!database.exists(), "no new one is made in its place");
 }
