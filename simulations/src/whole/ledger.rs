@@ -165,7 +165,10 @@ impl Book {
     #[must_use]
     pub fn forgot(&self, machine: usize, known_ms: u64) -> bool {
         self.doubled.contains(&machine)
-            || self.set_back.iter().any(|it| it.machine == machine && it.to_ms <= known_ms && known_ms <= it.at_ms)
+            || self
+                .set_back
+                .iter()
+                .any(|it| it.machine == machine && it.to_ms <= known_ms && known_ms <= it.at_ms)
     }
 
     /// Whether this machine's disk ever went back, or its identity ran twice.

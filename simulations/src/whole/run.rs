@@ -155,7 +155,9 @@ impl<'a> Run<'a> {
             if now >= end {
                 return Ok(());
             }
-            while let Some(Reverse((_, number))) = self.due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            while let Some(Reverse((_, number))) =
+                self.due.peek().copied().filter(|Reverse((at, _))| *at <= now)
+            {
                 self.due.pop();
                 if let Some(ending) = self.endings.remove(&number) {
                     self.end(ending).await?;
@@ -292,8 +294,7 @@ impl<'a> Run<'a> {
             self.bodies.extend(self.world.bodies(observer));
             let Some(view) = self.world.view(observer).filter(|_| self.met) else { continue };
             let gone = view.peers.into_iter().filter(|peer| peer.state == PeerState::Unreachable);
-            let sightings =
-                gone.map(|peer| Sighting { at_ms, observer, peer: peer.node, cause: peer.cause });
+            let sightings = gone.map(|peer| Sighting { at_ms, observer, peer: peer.node, cause: peer.cause });
             self.sightings.extend(sightings);
         }
     }
@@ -314,9 +315,9 @@ impl<'a> Run<'a> {
             let facts = NodeFacts::of_all(&self.world).await?;
             let newest: BTreeMap<_, _> =
                 facts.values().map(|node| (node.id, node.records.get(&node.id).cloned())).collect();
-            let same = facts.values().all(|node| {
-                newest.iter().all(|(id, record)| node.records.get(id) == record.as_ref())
-            });
+            let same = facts
+                .values()
+                .all(|node| newest.iter().all(|(id, record)| node.records.get(id) == record.as_ref()));
             let took = self.world.now_ms() - since;
             if same && facts.len() == self.world.len() && facts.values().all(|node| node.rests(others)) {
                 return Ok(Some(took));

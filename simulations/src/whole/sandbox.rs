@@ -67,7 +67,8 @@ impl RunJobs for Sandbox {
         self.running().insert(key, cancel.clone());
         self.ledger.begin(Kind::Job, script.number, self.machine, self.number_of_life);
         let (life, ledger, writer) = (self.life.clone(), self.ledger.clone(), self.writer.clone());
-        let (running, machine, number_of_life) = (Arc::clone(&self.running), self.machine, self.number_of_life);
+        let (running, machine, number_of_life) =
+            (Arc::clone(&self.running), self.machine, self.number_of_life);
         tokio::spawn(async move {
             let JobTicket { origin, job, attempt, .. } = ticket;
             let _ = writer.post(Event::JobStarted { origin, job, attempt }, 0).await;

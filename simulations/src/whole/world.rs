@@ -21,8 +21,8 @@ use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
 
 use super::agent::Script;
-use super::founding::{self, derive};
 use super::facts::NodeFacts;
+use super::founding::{self, derive};
 use super::ledger::{Book, Ledger, Number, SetBack};
 use super::machine::{AGENT, Machine, Outside, name};
 use super::network::{Network, Weather};
@@ -68,11 +68,17 @@ impl World {
         let secret: [u8; 32] = rng.random();
         let network = Network::new(rng.random(), weather);
         let homes = founding::found(secret, members)?.into_iter().enumerate();
-        let machine = |(index, home)| {
-            Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start))
-        };
+        let machine =
+            |(index, home)| Machine::new(index, home, derive(secret, "machine", index), Clocks::new(start));
         let machines = homes.map(machine).collect();
-        Ok(Self { outside: Outside { network, ledger: Ledger::new(start) }, machines, rng, doubles: Vec::new(), exits: Vec::new(), start })
+        Ok(Self {
+            outside: Outside { network, ledger: Ledger::new(start) },
+            machines,
+            rng,
+            doubles: Vec::new(),
+            exits: Vec::new(),
+            start,
+        })
     }
 
     /// Virtual milliseconds since the world began.
@@ -170,7 +176,11 @@ impl World {
             if machine.disk.is_dead() {
                 dead.push(machine.index);
             } else if let Some(why) = machine.gave_up() {
-                self.exits.push(format!("at {} ms n{} gave up: {why}", self.start.elapsed().as_millis(), machine.index));
+                self.exits.push(format!(
+                    "at {} ms n{} gave up: {why}",
+                    self.start.elapsed().as_millis(),
+                    machine.index
+                ));
                 dead.push(machine.index);
             }
         }

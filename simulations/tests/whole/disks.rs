@@ -52,7 +52,10 @@ fn a_disk_that_fails_stops_new_work_and_loses_none_that_was_accepted() {
         // The commit of this one fails; the next are refused without being tried.
         let first = sent(&world, 0, 1, "one").await.unwrap_err();
         let second = sent(&world, 0, 1, "two").await.unwrap_err();
-        assert_eq!((first.code.as_str(), second.code.as_str()), ("storage_unavailable", "storage_unavailable"));
+        assert_eq!(
+            (first.code.as_str(), second.code.as_str()),
+            ("storage_unavailable", "storage_unavailable")
+        );
         world.pass(2_000).await;
         disk.heal();
         world.pass(10_000).await;
@@ -61,5 +64,25 @@ fn a_disk_that_fails_stops_new_work_and_loses_none_that_was_accepted() {
         answered(&world, 0, 1).await;
         // A failed event was counted by nobody: it is not in the quarantine, it is held until it is known.
         assert_eq!(world.facts().await.unwrap()[&0].quarantined, 0);
+    });
+}
+
+/// The core answers a session's beginning only when the session has been given up already.
+#[test]
+fn a_session_that_ended_before_a_slow_disk_let_it_begin_is_followed_by_another() {
+    in_virtual_time(async {
+        let world = mesh(16, 2).await;
+        world.cut(&[0], &[1]);
+        world.cut(&[1], &[0]);
+        world.pass(20_000).await;
+        world.set_commit_ms(0, 9_000);
+        world.mend(&[0], &[1]);
+        world.mend(&[1], &[0]);
+        world.pass(20_000).await;
+        world.set_commit_ms(0, 1);
+        world.pass(20_000).await;
+        let number = world.send(0, 1);
+        world.pass(5_000).await;
+        assert_eq!(copies(&world, 1, number).await, 1);
     });
 }

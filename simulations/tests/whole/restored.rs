@@ -45,9 +45,10 @@ fn a_restored_receiver_gets_again_what_is_kept_and_both_ends_say_the_same_range(
         }
         let facts = world.facts().await.unwrap();
         let range = |at: usize, side: Side| {
-            let found = facts[&at].reports.iter().find(|report| {
-                report.kind == ReportKind::ReceiverRolledBack && report.side == side
-            });
+            let found = facts[&at]
+                .reports
+                .iter()
+                .find(|report| report.kind == ReportKind::ReceiverRolledBack && report.side == side);
             found.map(|report| (report.from, report.to))
         };
         let (sending, receiving) = (range(0, Side::Sending), range(1, Side::Receiving));

@@ -21,7 +21,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<String> {
                 "ask {number} (n{} to n{}, accepted at {at} ms) is {}, waiting on {:?}",
                 entry.from, entry.to, view.state, view.waiting_on
             )),
-            None => broken.push(format!("ask {number}, accepted at {at} ms, is not known on n{}", entry.from)),
+            None => {
+                broken.push(format!("ask {number}, accepted at {at} ms, is not known on n{}", entry.from))
+            }
         }
     }
     for (number, entry) in &facts.book.jobs {
@@ -33,9 +35,14 @@ pub(super) fn judge(facts: &Facts) -> Vec<String> {
             Some(view) if view.terminal => {}
             Some(view) => broken.push(format!(
                 "job {number} (n{} on n{}, accepted at {at} ms) is {}, waiting on {:?}",
-                entry.from, entry.to, view.status.name(), view.waiting_on
+                entry.from,
+                entry.to,
+                view.status.name(),
+                view.waiting_on
             )),
-            None => broken.push(format!("job {number}, accepted at {at} ms, is not known on n{}", entry.from)),
+            None => {
+                broken.push(format!("job {number}, accepted at {at} ms, is not known on n{}", entry.from))
+            }
         }
     }
     broken

@@ -13,7 +13,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<String> {
     let mut broken = Vec::new();
     for (number, entry) in &book.sends {
         let Some((_, at)) = entry.accepted.filter(|(_, at)| !book.forgot(entry.from, *at)) else { continue };
-        let (Some(sender), Some(receiver)) = (facts.nodes.get(&entry.from), facts.nodes.get(&entry.to)) else {
+        let (Some(sender), Some(receiver)) = (facts.nodes.get(&entry.from), facts.nodes.get(&entry.to))
+        else {
             continue;
         };
         if receiver.messages.contains_key(number) || entry.from == entry.to {

@@ -54,7 +54,10 @@ fn completions(facts: &Facts) -> Vec<String> {
         if let Some(result) = result.filter(|result| result.exit_code.is_some()) {
             let expected = Script { number: *number, work_ms: 0 }.result();
             if entry.ended.is_empty() || result.stdout != expected {
-                broken.push(format!("job {number} printed `{}` and was ended {:?}", result.stdout, entry.ended));
+                broken.push(format!(
+                    "job {number} printed `{}` and was ended {:?}",
+                    result.stdout, entry.ended
+                ));
             }
         }
     }
