@@ -10,6 +10,7 @@ use mesh_protocol::delivery::{ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
 use mesh_protocol::stream::StreamKind;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -66,9 +67,11 @@ impl Outgoing {
     }
 
     fn order(&self, order: Order) {
-        if self.orders.try_send(order).is_err() {
+        match self.orders.try_send(order) {
+            // Closed: it ended before a slow disk let the core answer its beginning. The next one begins soon.
+            Ok(()) | Err(TrySendError::Closed(_)) => {}
             // The peer makes this node begin again and again without reading: the next link begins anew.
-            self.over.cancel();
+            Err(TrySendError::Full(_)) => self.over.cancel(),
         }
     }
 

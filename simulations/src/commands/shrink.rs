@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mesh_simulations::whole::scenario::{DEFAULT, Scenario};
-use mesh_simulations::whole::shrink;
+use mesh_simulations::whole::{replay_command, shrink};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -24,10 +24,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         println!("seed {} breaks nothing", arguments.seed);
         return Ok(true);
     };
-    for operation in &shrunk.operations {
-        println!("{operation}");
+    for (place, operation) in &shrunk.operations {
+        println!("{place:>4}  {operation}");
     }
     println!("{} of {} operations after {} tries", shrunk.operations.len(), shrunk.of, shrunk.tries);
     println!("BROKEN {}: {}", shrunk.invariant, shrunk.how);
+    let places: Vec<String> = shrunk.operations.iter().map(|(place, _)| place.to_string()).collect();
+    let command = replay_command(arguments.seed, &arguments.scenario);
+    println!("replay: {command} --keep {}", places.join(","));
     Ok(false)
 }

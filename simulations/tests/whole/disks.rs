@@ -66,3 +66,23 @@ fn a_disk_that_fails_stops_new_work_and_loses_none_that_was_accepted() {
         assert_eq!(world.facts().await.unwrap()[&0].quarantined, 0);
     });
 }
+
+/// The core answers a session's beginning only when the session has been given up already.
+#[test]
+fn a_session_that_ended_before_a_slow_disk_let_it_begin_is_followed_by_another() {
+    in_virtual_time(async {
+        let world = mesh(16, 2).await;
+        world.cut(&[0], &[1]);
+        world.cut(&[1], &[0]);
+        world.pass(20_000).await;
+        world.set_commit_ms(0, 9_000);
+        world.mend(&[0], &[1]);
+        world.mend(&[1], &[0]);
+        world.pass(20_000).await;
+        world.set_commit_ms(0, 1);
+        world.pass(20_000).await;
+        let number = world.send(0, 1);
+        world.pass(5_000).await;
+        assert_eq!(copies(&world, 1, number).await, 1);
+    });
+}
