@@ -25,7 +25,7 @@
 //!   has. So no verdict spreads by itself.
 //! - Only the owner changes its record. An accused node answers with a later version, which starts the suspicion anew.
 //! - What others observe is shown with a peer and attributed to them; it never enters or leaves a state, but that a
-//!   linked peer which answers others is not suspected ([`inquiring`], [`hearsay`]).
+//!   linked peer which answers others is not suspected (`inquiring`, `hearsay`).
 //! - A node whose own probes all fail is `isolated`, and one that has just woken is careful: neither judges anybody.
 //! - Up to [`neighbours::FULL_MESH_MAX`] members every pair keeps a link; above, a few neighbours do ([`neighbours`]).
 //!   Others are linked while something needs it, and then are `known` again: of them this node says nothing of its own.

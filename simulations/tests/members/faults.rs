@@ -85,3 +85,21 @@ fn a_node_whose_disk_was_set_back_overtakes_its_former_self() {
     assert!(version(0).unwrap().epoch > 6);
     assert_eq!(version(0), version(1));
 }
+
+#[test]
+fn a_peer_reached_by_others_only_is_shown_so() {
+    let mut mesh = joined(6, 0, 30);
+    mesh.cut_one_way(0, 1);
+    mesh.run_for(8_000);
+    let view = mesh.view(0, 1).unwrap();
+    assert_eq!(view.state, PeerState::Alive, "helpers reach it: {}", view.cause);
+    assert!(view.cause.contains("does not answer this node"), "{}", view.cause);
+    mesh.run_for(180_000);
+    let view = mesh.view(0, 1).unwrap();
+    assert_eq!(view.state, PeerState::Unreachable, "its link has ended and it cannot be dialled");
+    assert!(view.seen_by.iter().any(|seen| seen.answers), "{:?}", view.seen_by);
+    let between = [(0, 1), (1, 0)];
+    assert!(mesh.verdicts().all(|change| between.contains(&(change.observer, change.peer))));
+    mesh.heal();
+    assert!(mesh.run_until(5_000, Mesh::is_complete).is_some());
+}

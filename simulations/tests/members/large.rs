@@ -27,15 +27,15 @@ fn a_hundred_nodes_join_keep_few_links_and_rest_cheaply() {
 }
 
 #[test]
-fn a_hundred_nodes_in_halves_agree_within_two_seconds() {
-    let mut mesh = Mesh::joined_through_the_first(100, 0, 2);
+fn sixty_nodes_in_halves_agree_within_two_seconds() {
+    let mut mesh = Mesh::joined_through_the_first(60, 0, 2);
     heals_within(&mut mesh, 5_000, "joining");
     mesh.run_for(70_000);
-    mesh.split(halves(100));
+    mesh.split(halves(60));
     mesh.run_for(30_000);
-    (0..100).for_each(|index| mesh.change(index, 9));
+    (0..60).for_each(|index| mesh.change(index, 9));
     mesh.run_for(30_000);
-    let across = mesh.verdicts().filter(|change| (change.peer < 50) == (change.observer < 50)).count();
+    let across = mesh.verdicts().filter(|change| (change.peer < 30) == (change.observer < 30)).count();
     assert_eq!(across, 0, "nobody is blamed within a half");
     mesh.heal();
     let took = mesh.run_until(5_000, Mesh::has_every_record_everywhere);
@@ -84,4 +84,19 @@ fn a_member_that_is_no_neighbour_is_unreachable_by_ones_own_dials_only() {
     mesh.start(peer);
     heals_within(&mut mesh, 40_000, "it is back");
     assert!(mesh.run_until(40_000, |mesh| !unreachable(mesh)).is_some());
+}
+
+#[test]
+fn a_crash_is_heard_of_by_everybody_and_judged_by_neighbours_only() {
+    let mut mesh = Mesh::joined_through_the_first(60, 0, 5);
+    heals_within(&mut mesh, 5_000, "joining");
+    mesh.run_for(90_000);
+    mesh.crash(7);
+    let told = |mesh: &Mesh| mesh.up().all(|(observer, _)| mesh.finds_silent(observer, 7));
+    let took = mesh.run_until(30_000, told);
+    assert!(took.is_some_and(|ms| ms <= 20_000), "{took:?}");
+    mesh.run_for(60_000);
+    let judges = mesh.verdicts().filter(|change| change.peer == 7).count();
+    assert!((5..40).contains(&judges), "{judges} judged");
+    assert!(mesh.verdicts().all(|change| change.peer == 7));
 }

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::Moment;
+use mesh_protocol::peer::{Moment, PeerState};
 use mesh_protocol::probe::{Probe, RUMOURS_MAX, Rumour};
 use mesh_protocol::sync::IdPrefix;
 use rand::seq::IteratorRandom as _;
@@ -208,7 +208,8 @@ impl Membership {
             None if full => return false,
             None => peer.sightings.push(Sighting { observer, answers, at, stamp }),
         }
-        if changed {
+        // Of a peer that is alive to us nobody asks who else reaches it.
+        if changed && peer.state != PeerState::Alive {
             turn.put(Output::Changed { peer: node });
         }
         true

@@ -137,18 +137,25 @@ impl Membership {
 
     /// The peer answers somebody else. If it is linked it is alive, and only the direct way is in doubt.
     fn answered_another(&mut self, turn: &mut Turn<'_>, node: NodeId, helper: NodeId) {
-        let moment = turn.moment();
         let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.linked && peer.is_member()) else {
             return;
         };
-        peer.answered_another = Some(turn.now.node);
-        let cause = format!("it does not answer this node, and answers {}", helper.short());
+        peer.answered_another = Some((helper, turn.now.node));
         if peer.state == PeerState::Suspect {
             peer.suspicion = None;
             peer.flight = None;
-            peer.enter(PeerState::Alive, cause, moment);
-            turn.put(Output::Changed { peer: node });
-        } else if peer.state == PeerState::Alive {
+            self.doubt_the_way(turn, node);
+        }
+    }
+
+    /// The peer is there, and does not answer us: said once, until it answers.
+    pub(super) fn doubt_the_way(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        let moment = turn.moment();
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let Some((helper, _)) = peer.answered_another else { return };
+        let cause = format!("it does not answer this node, and answers {}", helper.short());
+        let entered = peer.enter(PeerState::Alive, cause.clone(), moment);
+        if !std::mem::replace(&mut peer.answers_others_only, true) || entered {
             peer.cause = cause.into();
             turn.put(Output::Changed { peer: node });
         }

@@ -74,7 +74,7 @@ impl Membership {
         peer.suspicion = None;
         let healed = peer.state == PeerState::Unreachable;
         let told_silent = std::mem::take(&mut peer.told_silent);
-        if peer.answered_another.take().is_some() && peer.state == PeerState::Alive {
+        if std::mem::take(&mut peer.answers_others_only) && peer.state == PeerState::Alive {
             peer.cause = cause.to_owned().into();
             turn.put(Output::Changed { peer: node });
         }

@@ -77,8 +77,10 @@ pub(super) struct Peer {
     pub(super) needed_until: NodeTime,
     /// When others were last asked about it.
     pub(super) inquired: Option<NodeTime>,
-    /// When a helper last said that it answers, though not us.
-    pub(super) answered_another: Option<NodeTime>,
+    /// Which helper last said that it answers, and when.
+    pub(super) answered_another: Option<(NodeId, NodeTime)>,
+    /// Whether it is alive by what helpers say only.
+    pub(super) answers_others_only: bool,
     /// What others said about it.
     pub(super) sightings: Vec<Sighting>,
     /// Whether the mesh was told that it does not answer.
@@ -113,6 +115,7 @@ impl Peer {
             needed_until: NodeTime(0),
             inquired: None,
             answered_another: None,
+            answers_others_only: false,
             sightings: Vec::new(),
             told_silent: false,
             doubted_us: None,

@@ -118,10 +118,11 @@ impl Membership {
             let moment = turn.moment();
             let Some(peer) = self.peers.get_mut(&node) else { return };
             peer.note_error(text, moment);
-            let answers_others =
-                peer.answered_another.is_some_and(|at| turn.now.node.since(at) < ANSWERED_ANOTHER_MS);
+            let recently = |at| turn.now.node.since(at) < ANSWERED_ANOTHER_MS;
+            let answers_others = peer.answered_another.is_some_and(|(_, at)| recently(at));
             if answers_others && peer.state == PeerState::Alive {
                 peer.flight = None;
+                self.doubt_the_way(turn, node);
                 return;
             }
             self.suspect(turn, node, text);
