@@ -2,6 +2,8 @@
 //!
 //! `MESH_SEEDS=200` runs more seeds than the default, which is chosen to take seconds unoptimised.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails where it unwraps")]
+
 #[path = "whole/clocks.rs"]
 mod clocks;
 #[path = "whole/command.rs"]

@@ -37,7 +37,7 @@ impl Image {
 
     /// Fills `out` from `offset` on; whether all of it lies within.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> bool {
-        if !ends(offset, out.len()).is_some_and(|end| end <= self.len) {
+        if ends(offset, out.len()).is_none_or(|end| end > self.len) {
             return false;
         }
         for (chunk, within, part) in parts(offset, out.len()) {
