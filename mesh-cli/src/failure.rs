@@ -184,7 +184,7 @@ fn founding_answer(error: FoundingError) -> (ErrorKind, &'static str, Vec<String
 
 fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
     match error {
-        NodeError::NotAMember { .. } => {
+        NodeError::NotAMember { .. } | NodeError::NoPlace => {
             let first = "`mesh-cli init` makes a mesh, `mesh-cli join -` joins one".to_owned();
             (ErrorKind::Unavailable, "not_a_member", vec![first])
         }

@@ -10,6 +10,7 @@
 
 mod agent;
 mod baseline;
+mod callers;
 mod campaign;
 pub mod check;
 mod facts;

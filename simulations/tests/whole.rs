@@ -2,7 +2,7 @@
 //!
 //! `MESH_SEEDS=200` runs more seeds than the default, which is chosen to take seconds unoptimised.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken test should stop")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails where it unwraps")]
 
 #[path = "whole/clocks.rs"]
 mod clocks;

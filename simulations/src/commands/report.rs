@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", default_value = "simulations/baseline.toml")]
     baseline: PathBuf,
     /// How many seeds of each scenario.
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
     /// The kinds of world: names, or files.
     #[arg(long, value_name = "F", default_values = SCENARIOS)]
