@@ -198,7 +198,7 @@ fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
             let pair = "node.key and mesh.redb belong together: put back those of one home".to_owned();
             (ErrorKind::Conflict, "home_mixed_up", vec![pair])
         }
-        NodeError::Store(_) | NodeError::Revocations(_) | NodeError::NoPlace => {
+        NodeError::Store(_) | NodeError::Revocations(_) => {
             (ErrorKind::Unavailable, "state_unreadable", vec![DAMAGED_HINT.to_owned()])
         }
         NodeError::Socket { .. } => {

@@ -2,6 +2,8 @@
 
 use mesh_node::writer::Queued;
 use mesh_node_core::event::{Action, Command, Delivery, Event};
+use mesh_node_core::handler::Handler as _;
+use mesh_node_core::machine::Machine;
 use mesh_node_core::outbox;
 use mesh_protocol::delivery::ToReceiver;
 use rand::RngExt;
@@ -23,10 +25,13 @@ pub(super) struct About {
     pub(super) parcel: bool,
     pub(super) acknowledged: bool,
     pub(super) work_ended: bool,
+    /// Something in it does not come again by itself: the batch is durable before anybody is told.
+    pub(super) durable: bool,
 }
 
 impl About {
     pub(super) fn note(&mut self, event: &Event) {
+        self.durable |= !Machine::comes_again(event);
         match event {
             Event::Command(Command::Send(..) | Command::Ask(..) | Command::Run(..)) => self.publishes = true,
             Event::Delivery(_, Delivery::Parcel { .. }) => self.parcel = true,
@@ -93,7 +98,9 @@ impl World {
         self.trace.note("commit", &[self.ms, commits]);
         let image = self.side(side).disk.image();
         let this = self.side_mut(side);
-        this.acked = Acked { commits, image };
+        if about.durable {
+            this.acked = Acked { commits, image };
+        }
         this.commits += 1;
         if recovered && about.publishes {
             self.rows.insert(Row::S4);
