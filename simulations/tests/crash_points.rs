@@ -134,7 +134,7 @@ fn s3_a_crash_before_the_caller_is_told() {
 
 #[test]
 fn s4_a_commit_that_fails_is_looked_up_and_work_goes_on() {
-    survives(Row::S4, Scenario::FailingSender, 301, 3);
+    survives(Row::S4, Scenario::FailingSender, 173, 2);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn r3_a_crash_before_the_acknowledgement_is_sent() {
 
 #[test]
 fn r4_an_acknowledgement_that_is_lost() {
-    survives(Row::R4, Scenario::Cut, 97, 3);
+    survives(Row::R4, Scenario::Cut, 201, 3);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn r6_a_crash_before_an_effect_is_committed() {
 
 #[test]
 fn r7_a_crash_before_the_end_of_an_effect_outside_is_recorded() {
-    survives(Row::R7, Scenario::Quiet, 23, 1);
+    survives(Row::R7, Scenario::Quiet, 131, 1);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn write_answer(stream: &mut UnixStream, status: u16, body: &[u8]) -> io::Result
     let length = body.len();
     write!(
         stream,
-        "HTTP/1.1 {status} -\r\n{SCHEMA_HEADER}: {SCHEMA_VERSION}\r\ncontent-length: {length}\r\n\r\n"
+        "HTTP/1.1 {status} -\r\n{SCHEMA_HEADER}: {SCHEMA_VERSION}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
     )?;
     stream.write_all(body)
 }

@@ -18,6 +18,12 @@ impl NodeTime {
         Self(self.0.saturating_add(ms))
     }
 
+    /// This, or the first point after `last` when that is not earlier: a place in an order that never goes back.
+    #[must_use]
+    pub fn after(self, last: Option<Self>) -> Self {
+        last.map_or(self, |last| self.max(last.plus_ms(1)))
+    }
+
     /// Milliseconds from an earlier point to this one; zero when it is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {

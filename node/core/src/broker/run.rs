@@ -21,7 +21,7 @@ use crate::event::Action;
 use crate::limits::{DEADLINE_MAX_MS, RUN_QUEUE_MAX, RUN_REPORT_BYTES};
 use crate::outbox::Class;
 use crate::policy;
-use crate::store::{Record, StoreError, Table, get, scan_prefix};
+use crate::store::{Record, StoreError, Table, get, scan_last, scan_prefix};
 use crate::time::NodeTime;
 use crate::turn::Turn;
 
@@ -53,7 +53,7 @@ pub struct Run {
     pub state: RunState,
     /// Which attempt. There is one, unless a later release retries.
     pub attempt: u32,
-    /// When it was taken in, which is its place in the queue.
+    /// When it was taken in, or a moment later: its place in the queue, behind all that were taken in before.
     pub queued_at: NodeTime,
     /// When the answer is of no use any more.
     pub deadline: NodeTime,
@@ -106,6 +106,7 @@ pub(crate) fn accept(turn: &mut Turn<'_, '_>, origin: NodeId, request: AskReques
         let task = request.task.clone();
         conversation::record_from_peer(turn, request.message, request.conversation, people, task)?;
     }
+    let last = scan_last::<Queued>(turn.tx, 1)?.first().map(|((at, ..), _)| *at);
     let run = Run {
         agent: request.to.clone(),
         requester,
@@ -114,7 +115,7 @@ pub(crate) fn accept(turn: &mut Turn<'_, '_>, origin: NodeId, request: AskReques
         hops: request.hops,
         state: RunState::Queued,
         attempt: 0,
-        queued_at: turn.now.node,
+        queued_at: turn.now.node.after(last),
         deadline: turn.now.node.plus_ms(request.remaining_ms.min(DEADLINE_MAX_MS)),
         stopping: None,
         outcome: None,

@@ -20,7 +20,7 @@ use crate::deadline::{self, Deadline};
 use crate::event::{Action, CloseReason, JobTicket};
 use crate::limits::{DEADLINE_MAX_MS, JOB_QUEUE_MAX, JOB_REPORT_BYTES};
 use crate::outbox::Class;
-use crate::store::{Record, StoreError, Table, get, scan_prefix};
+use crate::store::{Record, StoreError, Table, get, scan_last, scan_prefix};
 use crate::time::NodeTime;
 use crate::turn::Turn;
 use crate::{placement, policy};
@@ -49,7 +49,7 @@ pub struct Execution {
     pub state: ExecutionState,
     /// Which attempt.
     pub attempt: u32,
-    /// When it was taken in, which is its place in the queue.
+    /// When it was taken in, or a moment later: its place in the queue, behind all that were taken in before.
     pub queued_at: NodeTime,
     /// When it was taken in, wall clock.
     pub created_wall_ms: u64,
@@ -88,12 +88,13 @@ pub(crate) fn accept(turn: &mut Turn<'_, '_>, origin: NodeId, request: JobReques
         let ended = PeerMessage::JobEnded { job: request.job, result: refused(reason), evidence: Vec::new() };
         return turn.report(origin, None, ended);
     }
+    let last = scan_last::<Queued>(turn.tx, 1)?.first().map(|((at, ..), _)| *at);
     let execution = Execution {
         tenant: requester(turn, origin, &request.from.name),
         spec: request.spec,
         state: ExecutionState::Queued,
         attempt: 0,
-        queued_at: turn.now.node,
+        queued_at: turn.now.node.after(last),
         created_wall_ms: turn.now.wall_ms,
     };
     let end = turn.now.node.plus_ms(request.remaining_ms.min(DEADLINE_MAX_MS));
