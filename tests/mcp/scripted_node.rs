@@ -105,7 +105,7 @@ fn serve(stream: &UnixStream, jobs: &Jobs) -> std::io::Result<()> {
     let mut stream = stream;
     write!(
         stream,
-        "HTTP/1.1 {status}\r\n{SCHEMA_HEADER}: {SCHEMA_VERSION}\r\ncontent-length: {}\r\n\r\n{answer}",
+        "HTTP/1.1 {status}\r\n{SCHEMA_HEADER}: {SCHEMA_VERSION}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
         answer.len()
     )
 }

@@ -188,6 +188,22 @@ fn two_asks_to_one_agent_run_one_after_the_other() {
 }
 
 #[test]
+fn asks_of_one_moment_run_in_the_order_they_came_whatever_their_ids_say() {
+    let mut pair = Pair::new();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        asked.push(pair.ask(A, "@echo.node:a").unwrap().flight_id.unwrap());
+        // The next id sorts before this one: the wall clock it is minted by was set back.
+        pair.now.wall_ms -= 3_600_000;
+    }
+    for turn in ["first", "second", "third", "fourth"] {
+        pair.answer(A, reply(turn));
+    }
+    let outcomes: Vec<_> = asked.into_iter().map(|id| flight(&pair, id).outcome).collect();
+    assert_eq!(outcomes, ["first", "second", "third", "fourth"].map(|turn| Some(reply(turn))));
+}
+
+#[test]
 fn a_peer_that_is_not_allowed_is_refused_with_the_remedy() {
     let mut pair = Pair::new();
     let deny = GrantChange { deny: vec![Permission::Ask], ..GrantChange::default() };

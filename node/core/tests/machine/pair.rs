@@ -93,7 +93,7 @@ impl Pair {
     pub(crate) fn new() -> Self {
         let mut pair = Self {
             nodes: Vec::new(),
-            now: Now::default(),
+            now: Now { wall_ms: 1_700_000_000_000, ..Now::default() },
             rng: ChaCha8Rng::seed_from_u64(7),
             linked: false,
             sessions: 1_000,
