@@ -41,7 +41,7 @@ use thiserror::Error;
 
 /// What the writer needs from outside. Called on the writer's thread, so nothing here may block.
 pub trait Perform<H: Handler>: Send {
-    /// Does what the machine decided; its changes are durable.
+    /// Does what the machine decided; its changes are durable, or come again by themselves.
     fn perform(&mut self, action: H::Action);
 
     /// An event could not be handled and was put into the quarantine, which is durable. Pause whatever it came from.

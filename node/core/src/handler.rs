@@ -19,7 +19,7 @@ use crate::time::Now;
 pub trait Handler: Send {
     /// What happened: a command, a frame, a timer, a report.
     type Event: Send + 'static;
-    /// What to do once the changes are durable.
+    /// What to do once the changes are durable, or [come again](Handler::comes_again).
     type Action: Send + 'static;
     /// The answer to whoever submitted the event, sent once the changes are durable.
     type Reply: Send + 'static;
@@ -39,9 +39,9 @@ pub trait Handler: Send {
     /// The kind of an event, for counters and for the quarantine: a fixed word, never anything the event carries.
     fn describe(event: &Self::Event) -> &'static str;
 
-    /// Whether the event comes again by itself when a crash forgets what it changed, and everything done because of it
-    /// was right all the same. The writer then does not wait for the disk; the next commit that does keeps it too.
-    fn comes_again(_event: &Self::Event) -> bool {
+    /// Whether the event comes again by itself when a crash forgets what it changed, and `actions`, which it led to, were
+    /// right all the same. The writer then does not wait for the disk; the next commit that does keeps it too.
+    fn comes_again(_event: &Self::Event, _actions: &[Self::Action]) -> bool {
         false
     }
 

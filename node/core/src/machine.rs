@@ -87,9 +87,11 @@ impl Handler for Machine {
         Ok(Handled { actions: turn.actions, reply })
     }
 
-    /// An acknowledgement is cumulative, and what it takes out of the outbox the next session finds out anew.
-    fn comes_again(event: &Event) -> bool {
+    /// An acknowledgement is cumulative, and what it takes out of the outbox the next session finds out anew. Not when it
+    /// gave a status its place: a parcel is on the wire only when it is durable.
+    fn comes_again(event: &Event, actions: &[Action]) -> bool {
         matches!(event, Event::Delivery(_, Delivery::Ack { .. }))
+            && !actions.iter().any(|action| matches!(action, Action::OutboxGrew(_)))
     }
 
     fn describe(event: &Event) -> &'static str {

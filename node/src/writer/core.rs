@@ -212,7 +212,11 @@ impl<H: Handler> WriterCore<H> {
             outcomes.push(handled.map_err(|_| Aborted::Panic)??);
         }
         let changes = written.into_changes();
-        let wait = !events.iter().all(|queued| H::comes_again(&queued.event));
+        let comes_again = |queued: &Queued<H>, outcome: &Outcome<H>| match outcome {
+            Outcome::Handled(handled) => H::comes_again(&queued.event, &handled.actions),
+            Outcome::Unreadable(_) => false,
+        };
+        let wait = !events.iter().zip(&outcomes).all(|(queued, outcome)| comes_again(queued, outcome));
         let number = batch.number();
         match self.commit(batch, changes, wait) {
             Ok(()) => Ok(outcomes),

@@ -31,7 +31,7 @@ pub(super) struct About {
 
 impl About {
     pub(super) fn note(&mut self, event: &Event) {
-        self.durable |= !Machine::comes_again(event);
+        self.durable |= !Machine::comes_again(event, &[]);
         match event {
             Event::Command(Command::Send(..) | Command::Ask(..) | Command::Run(..)) => self.publishes = true,
             Event::Delivery(_, Delivery::Parcel { .. }) => self.parcel = true,
@@ -98,7 +98,8 @@ impl World {
         self.trace.note("commit", &[self.ms, commits]);
         let image = self.side(side).disk.image();
         let this = self.side_mut(side);
-        if about.durable {
+        let published = actions.iter().any(|action| matches!(action, Action::OutboxGrew(_)));
+        if about.durable || published {
             this.acked = Acked { commits, image };
         }
         this.commits += 1;

@@ -4,11 +4,15 @@ use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event, Reply};
+use mesh_node_core::handler::Handler as _;
 use mesh_node_core::limits::{RETAIN_MS, SILENCE_MAX_MS};
+use mesh_node_core::machine::Machine;
 use mesh_node_core::policy::GrantChange;
+use mesh_node_core::turn::Place;
 use mesh_protocol::api::ask::CancelReply;
+use mesh_protocol::delivery::{Ack, Epoch};
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
-use mesh_protocol::id::FlightId;
+use mesh_protocol::id::{FlightId, NodeId};
 use mesh_protocol::message::Hop;
 use mesh_protocol::policy::Permission;
 
@@ -328,4 +332,15 @@ fn a_session_whose_outbox_was_discarded_lives_no_more() {
     assert!(pair.lives(A, session));
     pair.command(A, Command::Discard(peer)).unwrap();
     assert!(!pair.lives(A, session), "whoever holds its stream must learn this, also while more is sent");
+}
+
+#[test]
+fn an_acknowledgement_that_lets_a_parcel_out_does_not_come_again_by_itself() {
+    let peer = NodeId::from_bytes([2; 32]);
+    let ack = Ack { epoch: Epoch([1; 16]), mark: 1 };
+    let event = Event::Delivery(peer, Delivery::Ack { session: 1, ack });
+    let arrived = Action::Acknowledged(peer, Place { epoch: ack.epoch, seq: ack.mark });
+    assert!(Machine::comes_again(&event, std::slice::from_ref(&arrived)));
+    assert!(!Machine::comes_again(&event, &[arrived, Action::OutboxGrew(peer)]));
+    assert!(!Machine::comes_again(&Event::Due, &[]));
 }
