@@ -111,24 +111,33 @@ pub(super) async fn arrived(
 ) -> Result<Receipt, ApiError> {
     let peer = receipt.target_node;
     if peer != local.me {
-        // Listens before it looks, so no acknowledgement falls in between.
         let mut acknowledgements = local.delivery.acknowledgements(peer);
         let looking = async {
             loop {
-                let Fate::Waiting(place) = fate(local, &receipt)? else { return Ok(()) };
-                let passed = |mark: &Option<Place>| {
-                    mark.is_some_and(|mark| mark.epoch != place.epoch || mark.seq >= place.seq)
-                };
-                // Fails only when the node is stopping.
-                if acknowledgements.wait_for(passed).await.is_err() {
-                    return Ok(());
-                }
+                // Listens before it looks, so no acknowledgement falls in between.
                 acknowledgements.mark_unchanged();
+                let place = match fate(local, &receipt)? {
+                    Fate::Waiting(place) => place,
+                    settled => return Ok(settled),
+                };
+                let passed = |mark: Place| mark.epoch != place.epoch || mark.seq >= place.seq;
+                loop {
+                    // Fails only when the node is stopping.
+                    if acknowledgements.changed().await.is_err() {
+                        return Ok(Fate::Waiting(place));
+                    }
+                    if acknowledgements.borrow_and_update().is_some_and(passed) {
+                        break;
+                    }
+                }
             }
         };
         // Too late is no error: the receipt says how it stands.
-        tokio::time::timeout(wait, looking).await.unwrap_or(Ok::<(), ApiError>(()))?;
-        match fate(local, &receipt)? {
+        let known = match tokio::time::timeout(wait, looking).await {
+            Ok(known) => known?,
+            Err(_) => fate(local, &receipt)?,
+        };
+        match known {
             Fate::Delivered => {}
             Fate::Waiting(_) => return Ok(receipt),
             Fate::Gone => {
