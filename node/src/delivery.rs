@@ -84,12 +84,14 @@ impl Delivery {
         let _ = self.growth.set(Box::new(tell));
     }
 
-    /// Whether anything waits for this peer. Not when that cannot be read: then nothing can be sent either.
+    /// Those of these peers for whom something waits. None when that cannot be read: then nothing can be sent either.
     #[must_use]
-    pub fn has_parcels(&self, now: Now, peer: NodeId) -> bool {
-        let depth =
-            self.database.snapshot().ok().and_then(|snapshot| outbox::depth(&snapshot, now, peer).ok());
-        depth.flatten().is_some_and(|outbox| outbox.count > 0)
+    pub fn with_parcels(&self, now: Now, mut peers: Vec<NodeId>) -> Vec<NodeId> {
+        let Ok(snapshot) = self.database.snapshot() else { return Vec::new() };
+        peers.retain(|peer| {
+            outbox::depth(&snapshot, now, *peer).ok().flatten().is_some_and(|outbox| outbox.count > 0)
+        });
+        peers
     }
 
     fn outgoing(&self) -> MutexGuard<'_, BTreeMap<NodeId, Outgoing>> {

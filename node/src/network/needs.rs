@@ -50,6 +50,5 @@ fn waited_for(shared: &Shared) -> Vec<NodeId> {
         return Vec::new();
     }
     let members: Vec<NodeId> = shared.membership().directory().iter().map(|(node, _)| *node).collect();
-    let now = shared.clock.now();
-    members.into_iter().filter(|peer| shared.delivery.has_parcels(now, *peer)).collect()
+    shared.delivery.with_parcels(shared.clock.now(), members)
 }
