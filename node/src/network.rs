@@ -41,6 +41,7 @@ use mesh_protocol::policy::{Grant, Permission};
 use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::root::RootKey;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -131,6 +132,8 @@ struct Shared {
     carriers: Carriers,
     relays: Arc<Relays>,
     routes: Mutex<Routes>,
+    /// Spreads when a relay that failed is tried again.
+    chance: Mutex<StdRng>,
     history: Mutex<History>,
     /// When each peer that is linked through another is next dialled directly, on the node's clock.
     upgrades: Mutex<BTreeMap<NodeId, NodeTime>>,
@@ -158,6 +161,10 @@ impl Shared {
 
     fn used(&self) -> MutexGuard<'_, BTreeMap<NodeId, ConnectionKey>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chance(&self) -> MutexGuard<'_, StdRng> {
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn routes(&self) -> MutexGuard<'_, Routes> {
@@ -234,6 +241,7 @@ impl Network {
             carriers: Carriers::default(),
             relays: Arc::new(Relays::new(RELAY_BYTES_PER_SECOND)),
             routes: Mutex::default(),
+            chance: Mutex::new(randomness.stream("routes")),
             history: Mutex::default(),
             upgrades: Mutex::default(),
             membership: Mutex::new(Membership::new(identity.clone())),

@@ -44,7 +44,7 @@ pub(super) async fn dial(shared: &Arc<Shared>, peer: NodeId, number: u64) -> Opt
                 return Some(connection);
             }
             Err(Setback { kind, text }) => {
-                shared.routes().failed(shared.clock.now().node, &mut rand::rng(), (via, peer), kind);
+                shared.routes().failed(shared.clock.now().node, &mut *shared.chance(), (via, peer), kind);
                 shared.note(peer, Some(Path::Relayed { via }), &text);
             }
         }
