@@ -42,8 +42,11 @@ pub trait PacketSocket: fmt::Debug + Send + Sync + 'static {
     /// that is merely lost is no error.
     fn try_send(&self, to: SocketAddr, packet: &[u8]) -> io::Result<()>;
 
-    /// Ready when there may be room again. Must wake every task that waits.
-    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Ready when there may be room again. Must wake every task that waits. A socket that never says `WouldBlock` needs
+    /// no other than this.
+    fn poll_writable(&self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 
     /// Puts the next packet into the buffer, and says how long it is and where it is from.
     fn poll_receive(

@@ -44,10 +44,6 @@ impl PacketSocket for Plug {
         Ok(())
     }
 
-    fn poll_writable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn poll_receive(
         &self,
         context: &mut Context<'_>,
