@@ -141,6 +141,8 @@ fn run(large: bool, operations: &[Operation]) {
     }
     let mut revoked = [false; PEERS as usize + 1];
     for operation in operations {
+        // Each in a moment of its own, so that a contact now is told from one before.
+        bench.now += 1;
         let before: Vec<Option<PeerState>> = (0..=PEERS).map(|peer| state(&bench, peer)).collect();
         let contact: Vec<Option<u64>> = (0..=PEERS).map(|peer| last_success(&bench, peer)).collect();
         match operation {
@@ -190,6 +192,12 @@ fn check_outputs(bench: &Bench, outputs: &[Output]) {
             _ => {}
         }
     }
+}
+
+#[test]
+fn a_link_in_the_moment_of_a_refusal_is_a_contact() {
+    let refused = Operation::DialFailed { peer: 1, kind: 1 };
+    run(false, &[Operation::LinkDown { peer: 1 }, refused, Operation::LinkUp { peer: 1, boot: 2 }]);
 }
 
 proptest! {
