@@ -5,7 +5,8 @@
 //!   config.toml          what people write
 //!   node.key             this node's identity; made last, so that its presence says the home is complete
 //!   root.crt             the mesh's root certificate, to give to whoever checks evidence
-//!   mesh.redb            all durable state
+//!   mesh.redb            all durable state, but for the last of it
+//!   mesh.journal         that: what was committed since the other was last flushed
 //!   tokens/              access tokens of local programs
 //!   run/                 the socket, and records of the agents' processes
 //!   mesh.lock            held by the one process that runs the node; names its pid

@@ -4,6 +4,9 @@
 //! second small table, `meta`, holds the schema version and the number of commits. What rows mean is the core's
 //! business; this module only keeps them.
 //!
+//! A batch is made durable by one flush of a journal beside the tree, which then has it in memory; when the journal is
+//! full, and at every start, the tree itself is made durable.
+//!
 //! Invariants:
 //! - A [`Snapshot`] never waits for the writer and never changes; it keeps old pages alive, so it is held for one
 //!   request, not for a session.
@@ -15,12 +18,13 @@
 mod batch;
 mod creation;
 mod database;
+mod journal;
 mod rows;
 mod schema;
 mod snapshot;
 
 pub use batch::Batch;
-pub use database::Database;
+pub use database::{Backends, Database};
 pub use schema::SCHEMA_VERSION;
 pub use snapshot::Snapshot;
 

@@ -1,4 +1,4 @@
-//! A database file appears whole or not at all.
+//! A database file appears whole or not at all, and its journal beside it.
 //!
 //! It is made under a temporary name, closed, flushed, renamed, and its directory flushed: a crash in between leaves
 //! the temporary file, which the next start removes.
@@ -8,6 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
 
 use super::{DatabaseError, schema};
 
@@ -38,9 +41,26 @@ pub(super) fn remove_leftover(path: &Path) -> Result<(), DatabaseError> {
     }
 }
 
+/// The journal of the database at this path, made when it is missing: `mesh.journal` beside `mesh.redb`.
+pub(super) fn journal(path: &Path) -> Result<Box<dyn StorageBackend>, DatabaseError> {
+    let path = path.with_extension("journal");
+    let new = !path.exists();
+    let open_error = |source| DatabaseError::Open { path: path.clone(), source };
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = file.map_err(|error| open_error(error.into()))?;
+    if new {
+        sync_directory_of(&path).map_err(|source| DatabaseError::Create { path: path.clone(), source })?;
+    }
+    Ok(Box::new(FileBackend::new(file).map_err(|error| open_error(error.into()))?))
+}
+
 fn publish(temporary: &Path, path: &Path) -> io::Result<()> {
     File::open(temporary)?.sync_all()?;
     fs::rename(temporary, path)?;
+    sync_directory_of(path)
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }

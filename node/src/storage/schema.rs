@@ -1,7 +1,8 @@
 //! The schema version and what brings an older database up to it.
 //!
-//! `meta` holds two numbers: `schema`, and `commits`, the count of committed batches. Migrations run at open, each in
-//! its own transaction with the version it leads to, so a crash between two of them repeats none.
+//! `meta` holds three numbers: `schema`, `commits`, the count of committed batches, and `opens`, how often the database
+//! was opened. Migrations run at open, each in its own transaction with the version it leads to, so a crash between two
+//! of them repeats none.
 
 use std::path::Path;
 
@@ -15,6 +16,9 @@ pub(super) const META: TableDefinition<'static, &'static str, u64> = TableDefini
 
 /// The name under which `meta` counts committed batches.
 pub(super) const COMMITS: &str = "commits";
+
+/// The name under which `meta` counts openings.
+pub(super) const OPENS: &str = "opens";
 
 const SCHEMA: &str = "schema";
 
@@ -44,16 +48,20 @@ pub(super) fn begin(database: &redb::Database) -> Result<WriteTransaction, redb:
     Ok(transaction)
 }
 
-/// Refuses what this release cannot read, and brings older versions up to date.
-pub(super) fn check_and_migrate(database: &redb::Database, path: &Path) -> Result<(), DatabaseError> {
-    let found = match number(database, SCHEMA).map_err(failed)? {
-        Some(found) if found <= SCHEMA_VERSION => found,
+/// Refuses what this release cannot read; otherwise the version that is there.
+pub(super) fn check(database: &redb::Database, path: &Path) -> Result<u64, DatabaseError> {
+    match number(database, SCHEMA).map_err(failed)? {
+        Some(found) if found <= SCHEMA_VERSION => Ok(found),
         Some(found) => {
             let path = path.to_owned();
-            return Err(DatabaseError::NewerSchema { path, found, known: SCHEMA_VERSION });
+            Err(DatabaseError::NewerSchema { path, found, known: SCHEMA_VERSION })
         }
-        None => return Err(DatabaseError::Foreign { path: path.to_owned() }),
-    };
+        None => Err(DatabaseError::Foreign { path: path.to_owned() }),
+    }
+}
+
+/// Brings what an older release wrote up to date.
+pub(super) fn migrate(database: &redb::Database, found: u64) -> Result<(), DatabaseError> {
     for (version, migrate) in (2..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
         migrate_to(database, version, migrate).map_err(failed)?;
     }
