@@ -6,21 +6,25 @@
 //!                                       any part, in any order, torn at the sector
 //! ```
 //!
-//! It is the backend of a real redb database, and takes no time: how long an operation would last is its caller's
-//! business, from the [`Counts`]. It is one file, not a file system: creating, renaming and directories are not in it.
+//! It is the backend of a real redb database and of the [journal](Disk::journal) beside it, and takes no time: how long
+//! an operation would last is its caller's business, from the [`Counts`]. It is these two files, not a file system:
+//! creating, renaming and directories are not in it.
 //!
 //! Invariants:
 //! - A clone is the same disk.
+//! - A sync of one file says nothing of the other, and a power cut leaves of each what it likes.
 //! - What was synced is read again after any [`Disk::reboot`], unless the disk [lies](Disk::lie_about_sync).
 //! - A machine that stopped reads and writes nothing until it is rebooted or restarted.
 
 mod image;
 
+use image::FileImage;
 pub use image::Image;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mesh_node::storage::Backends;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use redb::StorageBackend;
@@ -69,11 +73,63 @@ enum Health {
     Failing,
 }
 
+/// A file: what is durable of it, what the machine reads, and how they differ.
+#[derive(Debug, Default)]
+struct Stored {
+    durable: FileImage,
+    live: FileImage,
+    pending: Vec<Pending>,
+}
+
+impl Stored {
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        self.live.write(offset, data);
+        self.pending.push(Pending::Write { offset, data: data.to_vec() });
+    }
+
+    fn resize(&mut self, len: u64) {
+        self.live.set_len(len);
+        self.pending.push(Pending::Resize(len));
+    }
+
+    fn sync(&mut self) {
+        self.durable = self.live.clone();
+        self.pending.clear();
+    }
+
+    /// What a power cut leaves.
+    fn left(&mut self, rng: &mut dyn Rng) -> FileImage {
+        let pending = std::mem::take(&mut self.pending);
+        let mut image = self.durable.clone();
+        let (lengths, mut writes): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|pending| matches!(pending, Pending::Resize(_)));
+        // A file system keeps the order of lengths, not that of writes.
+        let kept = rng.random_range(0..=lengths.len());
+        if let Some(Pending::Resize(len)) = lengths.into_iter().take(kept).next_back() {
+            image.set_len(len);
+        }
+        writes.shuffle(rng);
+        for write in &writes {
+            if let Pending::Write { offset, data } = write {
+                keep_some(&mut image, *offset, data, rng);
+            }
+        }
+        image
+    }
+}
+
+/// One of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum File {
+    #[default]
+    Tree,
+    Journal,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    durable: Image,
-    live: Image,
-    pending: Vec<Pending>,
+    tree: Stored,
+    journal: Stored,
     health: Health,
     counts: Counts,
     die_at: Option<u64>,
@@ -109,20 +165,21 @@ impl State {
         }
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        self.live.write(offset, data);
-        self.pending.push(Pending::Write { offset, data: data.to_vec() });
-    }
-
-    fn resize(&mut self, len: u64) {
-        self.live.set_len(len);
-        self.pending.push(Pending::Resize(len));
+    const fn file(&mut self, file: File) -> &mut Stored {
+        match file {
+            File::Tree => &mut self.tree,
+            File::Journal => &mut self.journal,
+        }
     }
 }
 
 /// A disk. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Disk(Arc<Mutex<State>>);
+pub struct Disk {
+    state: Arc<Mutex<State>>,
+    /// Which of its files reads and writes go to.
+    file: File,
+}
 
 impl Disk {
     /// An empty one.
@@ -137,6 +194,18 @@ impl Disk {
         let disk = Self::new();
         disk.restore(image);
         disk
+    }
+
+    /// The same disk, to read and write the other file of it.
+    #[must_use]
+    pub fn journal(&self) -> Self {
+        Self { state: Arc::clone(&self.state), file: File::Journal }
+    }
+
+    /// Both files, for a database whose journal is this long.
+    #[must_use]
+    pub fn backends(&self, journal_bytes: u64) -> Backends<Self> {
+        Backends { tree: self.clone(), journal: self.journal(), journal_bytes }
     }
 
     /// Stops the machine at the operation of this number, counted from 1 since the disk was made: that one is half
@@ -196,22 +265,8 @@ impl Disk {
     /// The power was cut and is back: what was synced is there, and of the rest whatever `rng` says.
     pub fn reboot(&self, rng: &mut dyn Rng) {
         let mut state = self.lock();
-        let pending = std::mem::take(&mut state.pending);
-        let mut image = state.durable.clone();
-        let (lengths, mut writes): (Vec<_>, Vec<_>) =
-            pending.into_iter().partition(|pending| matches!(pending, Pending::Resize(_)));
-        // A file system keeps the order of lengths, not that of writes.
-        let kept = rng.random_range(0..=lengths.len());
-        if let Some(Pending::Resize(len)) = lengths.into_iter().take(kept).next_back() {
-            image.set_len(len);
-        }
-        writes.shuffle(rng);
-        for write in &writes {
-            if let Pending::Write { offset, data } = write {
-                keep_some(&mut image, *offset, data, rng);
-            }
-        }
-        state.settle(image);
+        let files = [state.tree.left(rng), state.journal.left(rng)];
+        state.settle(Image { files });
     }
 
     /// The process ended and the machine did not: what was written is there, synced or not.
@@ -225,19 +280,22 @@ impl Disk {
     /// Whether a power cut would change nothing.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.lock().pending.is_empty()
+        let state = self.lock();
+        state.tree.pending.is_empty() && state.journal.pending.is_empty()
     }
 
     /// What the machine would read now, as a backup takes it.
     #[must_use]
     pub fn image(&self) -> Image {
-        self.lock().live.clone()
+        let state = self.lock();
+        Image { files: [&state.tree, &state.journal].map(|file| file.live.clone()) }
     }
 
     /// What would be left if nothing that is pending reached the disk.
     #[must_use]
     pub fn durable(&self) -> Image {
-        self.lock().durable.clone()
+        let state = self.lock();
+        Image { files: [&state.tree, &state.journal].map(|file| file.durable.clone()) }
     }
 
     /// Puts a backup back, on a machine that is well. The counts go on.
@@ -258,16 +316,17 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     /// These bytes, all durable, under a machine that is well.
     fn settle(&mut self, image: Image) {
-        self.live = image.clone();
-        self.durable = image;
-        self.pending.clear();
+        let [tree, journal] = image.files;
+        for (file, image) in [(&mut self.tree, tree), (&mut self.journal, journal)] {
+            *file = Stored { durable: image.clone(), live: image, pending: Vec::new() };
+        }
         self.health = Health::Well;
         self.die_at = None;
         self.fail_at = None;
@@ -275,7 +334,7 @@ impl State {
 }
 
 /// All of a write, none of it, or some of its sectors.
-fn keep_some(image: &mut Image, offset: u64, data: &[u8], rng: &mut dyn Rng) {
+fn keep_some(image: &mut FileImage, offset: u64, data: &[u8], rng: &mut dyn Rng) {
     match rng.random_range(0..3_u32) {
         0 => {}
         1 => image.write(offset, data),
@@ -297,14 +356,18 @@ fn broken(health: Health) -> io::Error {
 
 impl StorageBackend for Disk {
     fn len(&self) -> Result<u64, io::Error> {
-        let state = self.lock();
-        if state.health == Health::Well { Ok(state.live.len()) } else { Err(broken(state.health)) }
+        let mut state = self.lock();
+        if state.health == Health::Well {
+            Ok(state.file(self.file).live.len())
+        } else {
+            Err(broken(state.health))
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         let mut state = self.lock();
         match state.begin(|counts| counts.reads += 1) {
-            Verdict::Goes if state.live.read(offset, out) => Ok(()),
+            Verdict::Goes if state.file(self.file).live.read(offset, out) => Ok(()),
             Verdict::Goes => Err(io::ErrorKind::UnexpectedEof.into()),
             Verdict::Dies => Err(broken(Health::Dead)),
             Verdict::Fails(error) => Err(error),
@@ -315,11 +378,11 @@ impl StorageBackend for Disk {
         let mut state = self.lock();
         match state.begin(|counts| counts.resizes += 1) {
             Verdict::Goes => {
-                state.resize(len);
+                state.file(self.file).resize(len);
                 Ok(())
             }
             Verdict::Dies => {
-                state.resize(len);
+                state.file(self.file).resize(len);
                 Err(broken(Health::Dead))
             }
             Verdict::Fails(error) => Err(error),
@@ -331,8 +394,7 @@ impl StorageBackend for Disk {
         match state.begin(|counts| counts.syncs += 1) {
             Verdict::Goes => {
                 if !state.lies {
-                    state.durable = state.live.clone();
-                    state.pending.clear();
+                    state.file(self.file).sync();
                 }
                 Ok(())
             }
@@ -348,16 +410,16 @@ impl StorageBackend for Disk {
             counts.writes += 1;
             counts.bytes_written += bytes;
         }) {
-            Verdict::Goes if state.full && state.live.fills_a_hole(offset, data.len()) => {
+            Verdict::Goes if state.full && state.file(self.file).live.fills_a_hole(offset, data.len()) => {
                 Err(io::ErrorKind::StorageFull.into())
             }
             Verdict::Goes => {
-                state.write(offset, data);
+                state.file(self.file).write(offset, data);
                 Ok(())
             }
             Verdict::Dies => {
                 let half = data.len() / 2 / SECTOR * SECTOR;
-                state.write(offset, data.get(..half).unwrap_or_default());
+                state.file(self.file).write(offset, data.get(..half).unwrap_or_default());
                 Err(broken(Health::Dead))
             }
             Verdict::Fails(error) => Err(error),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use mesh_node::clock::SetClock;
-use mesh_node::storage::Database;
+use mesh_node::storage::{Database, DatabaseError};
 use mesh_node::writer::{Perform, Queued, WriterCore};
 use mesh_node_core::handler::{Handled, Handler};
 use mesh_node_core::store::{Change, Overlay, Store, StoreError, Table};
@@ -47,9 +47,14 @@ impl Perform<Keeper> for Nothing {
     fn perform(&mut self, (): ()) {}
 }
 
+/// A database whose journal takes two answers and no third.
+fn on(disk: Disk) -> Result<Database, DatabaseError> {
+    Database::open_backends(move || disk.backends(8 * 1024))
+}
+
 fn open(disk: &Disk) -> Arc<Database> {
     let disk = disk.clone();
-    Arc::new(Database::open_backend(move || disk.clone()).unwrap())
+    Arc::new(on(disk).unwrap())
 }
 
 fn writer(database: &Arc<Database>) -> WriterCore<Keeper> {
@@ -104,7 +109,7 @@ fn power_cuts_at_every_operation_lose_nothing_that_was_answered() {
         let disk = Disk::with(prepared.clone());
         disk.die_at(operation);
         let copy = disk.clone();
-        let answered = match Database::open_backend(move || copy.clone()) {
+        let answered = match on(copy) {
             Ok(database) => {
                 let mut writer = writer(&Arc::new(database));
                 (0..6).take_while(|event| answers(&mut writer, *event)).count()
@@ -131,12 +136,12 @@ fn a_power_cut_while_a_database_is_created_leaves_none_or_an_empty_one() {
         let disk = Disk::new();
         disk.die_at(operation);
         let copy = disk.clone();
-        let created = Database::open_backend(move || copy.clone()).is_ok();
+        let created = on(copy).is_ok();
         if created && !disk.is_dead() {
             break;
         }
         disk.reboot(&mut ChaCha8Rng::seed_from_u64(operation));
-        match Database::open_backend(move || disk.clone()) {
+        match on(disk) {
             Ok(database) => {
                 assert_eq!(database.commits().unwrap(), 0);
                 empty += 1;

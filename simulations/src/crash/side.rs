@@ -33,6 +33,9 @@ use crate::disk::{Disk, Image};
 /// The wall clock when a run begins: some day in 2023.
 const WALL_MS: u64 = 1_700_000_000_000;
 
+/// Bytes of a side's journal: short, so that one takes a few commits and begins again often.
+const JOURNAL_BYTES: u64 = 16 * 1024;
+
 /// The name of a side's node.
 pub(super) const NAMES: [&str; 2] = ["a", "b"];
 
@@ -81,7 +84,7 @@ impl Prepared {
     }
 }
 
-/// Everything in a database, read by nobody's code but the database's own.
+/// Everything in a database once it was opened, read by nobody's code but redb's own.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) commits: u64,
@@ -100,7 +103,11 @@ impl Contents {
     fn read_all(image: Image) -> anyhow::Result<Self> {
         const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
         const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
-        let mut database = redb::Builder::new().create_with_backend(Disk::with(image))?;
+        let disk = Disk::with(image);
+        let opened = disk.clone();
+        // As a start does: what is in the journal is in the tree then, and closing it makes it whole.
+        drop(Database::open_backends(move || opened.backends(JOURNAL_BYTES))?);
+        let mut database = redb::Builder::new().create_with_backend(disk)?;
         anyhow::ensure!(database.check_integrity()?, "the database was not whole");
         let read = database.begin_read()?;
         let commits = read.open_table(META)?.get("commits")?.map_or(0, |commits| commits.value());
@@ -239,7 +246,7 @@ impl Side {
     /// Opens the database and puts a writer over it.
     pub(super) fn start(&mut self, ms: u64) -> Result<(), DatabaseError> {
         let disk = self.disk.clone();
-        let database = Arc::new(Database::open_backend(move || disk.clone())?);
+        let database = Arc::new(Database::open_backends(move || disk.backends(JOURNAL_BYTES))?);
         let snapshot = database.snapshot()?;
         // As a node does: a row that does not read is a clock that begins anew.
         let row = ClockRow::read(&snapshot).ok().flatten();

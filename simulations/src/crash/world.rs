@@ -180,7 +180,7 @@ impl World {
             Step::Sleep(side, ms) => self.sleep(side, ms)?,
             Step::Full(side, full) => self.side(side).disk.set_full(full),
             Step::Fail(side) => {
-                let at = self.side(side).disk.operations() + self.rng.random_range(1..12);
+                let at = self.side(side).disk.operations() + self.rng.random_range(1..5);
                 self.side(side).disk.fail_at(at);
             }
             Step::Mend(side) => self.side(side).disk.heal(),

@@ -3,36 +3,29 @@
 
 use std::sync::Arc;
 
+/// All bytes of all files of a disk.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    pub(super) files: [FileImage; 2],
+}
+
 /// Bytes that are shared between copies until one of them changes.
 const CHUNK: usize = 4_096;
 
 type Chunk = [u8; CHUNK];
 
-/// All bytes. What was never written is a hole, which reads as zeros and takes no room.
+/// All bytes of a file. What was never written is a hole, which reads as zeros and takes no room.
 #[derive(Debug, Clone, Default)]
-pub struct Image {
+pub(super) struct FileImage {
     /// `None` is a hole.
     chunks: Vec<Option<Arc<Chunk>>>,
     len: u64,
 }
 
-impl Image {
+impl FileImage {
     /// The length, holes included.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
+    pub(super) const fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Whether it has no bytes at all.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes that take room: everything but the holes.
-    #[must_use]
-    pub fn allocated(&self) -> usize {
-        self.chunks.iter().flatten().count().saturating_mul(CHUNK)
     }
 
     /// Fills `out` from `offset` on; whether all of it lies within.

@@ -16,6 +16,7 @@ use mesh_protocol::record::{
 };
 use sha2::{Digest, Sha256};
 
+use super::life::JOURNAL_BYTES;
 use super::machine::name;
 use super::time::START_WALL_MS;
 use crate::disk::Disk;
@@ -68,7 +69,7 @@ pub(super) fn found(seed: [u8; 32], members: usize) -> anyhow::Result<Vec<Member
 
 fn write(disk: &Disk, fill: impl FnOnce(&mut Overlay<'_>)) -> anyhow::Result<()> {
     let backend = disk.clone();
-    let database = Database::open_backend(move || backend.clone())?;
+    let database = Database::open_backends(move || backend.backends(JOURNAL_BYTES))?;
     let mut batch = database.begin()?;
     let mut tx = Overlay::new(&batch);
     fill(&mut tx);

@@ -6,10 +6,14 @@
 
 use std::io;
 
+use mesh_node::storage::Backends;
 use redb::StorageBackend;
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::Disk;
+
+/// Short, so that it is full now and then.
+pub(super) const JOURNAL_BYTES: u64 = 64 * 1024;
 
 /// A life. Clones are the same one.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,13 @@ pub(super) struct Grip {
 }
 
 impl Grip {
+    /// Both files of a disk.
+    pub(super) fn backends(disk: &Disk, life: &Life) -> Backends<Self> {
+        let Backends { tree, journal, journal_bytes } = disk.backends(JOURNAL_BYTES);
+        let [tree, journal] = [tree, journal].map(|disk| Self { disk, life: life.clone() });
+        Backends { tree, journal, journal_bytes }
+    }
+
     fn disk(&self) -> Result<&Disk, io::Error> {
         if self.life.is_over() { Err(io::Error::other("this process ended")) } else { Ok(&self.disk) }
     }

@@ -123,8 +123,8 @@ impl Machine {
         self.lives += 1;
         let life = Life::default();
         let grip = (self.disk.clone(), life.clone());
-        let open = move || Grip { disk: grip.0.clone(), life: grip.1.clone() };
-        let database = Arc::new(Database::open_backend(open).context("the database does not open")?);
+        let open = move || Grip::backends(&grip.0, &grip.1);
+        let database = Arc::new(Database::open_backends(open).context("the database does not open")?);
         let row = ClockRow::read(&database.snapshot()?)?;
         let clocks = self.clocks.clone();
         let clock = Arc::new(NodeClock::reading(move || clocks.reading(), row.as_ref()));
