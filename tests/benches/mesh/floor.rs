@@ -72,6 +72,33 @@ impl Commits {
     }
 }
 
+/// redb alone, in a file of its own, to be committed to again and again.
+pub(crate) struct BareCommits {
+    database: redb::Database,
+    next: u64,
+}
+
+const ROWS: redb::TableDefinition<'static, u64, &str> = redb::TableDefinition::new("rows");
+
+impl BareCommits {
+    /// An empty database.
+    pub(crate) fn new(file: &Path) -> anyhow::Result<Self> {
+        Ok(Self { database: redb::Database::create(file)?, next: 0 })
+    }
+
+    /// How long one durable commit of one row of a message's size takes, in two phases and with a quick repair.
+    pub(crate) fn one(&mut self) -> anyhow::Result<Duration> {
+        let row = "x".repeat(BODY_BYTES);
+        let started = Instant::now();
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_quick_repair(true);
+        transaction.open_table(ROWS)?.insert(self.next, row.as_str())?;
+        transaction.commit()?;
+        self.next += 1;
+        Ok(started.elapsed())
+    }
+}
+
 /// How long one `/bin/cat` with pipes takes: started, written to, read to its end, collected.
 pub(crate) async fn process() -> anyhow::Result<Duration> {
     let started = Instant::now();

@@ -9,7 +9,7 @@
 //! floors share a file system, and everything shares the processors. Figures of two runs can be compared only when the
 //! machine was as busy: the load average stands beside each. Nothing here passes or fails.
 //!
-//! `cargo bench -p mesh-tests --bench mesh [-- --json]`
+//! `cargo bench -p mesh-tests --bench mesh [-- --json] [-- --messages]`, the last for messages alone.
 
 #![expect(clippy::print_stdout, reason = "measurements are printed")]
 
@@ -48,8 +48,10 @@ async fn main() -> anyhow::Result<()> {
         let ours = messages::measure(&mut report, &mesh, in_flight).await?;
         nats::compare(&mut report, root.path(), in_flight, &ours).await?;
     }
-    asks::measure(&mut report, &mesh, root.path()).await?;
-    jobs::measure(&mut report, &mesh, root.path()).await?;
+    if !arguments.iter().any(|argument| argument == "--messages") {
+        asks::measure(&mut report, &mesh, root.path()).await?;
+        jobs::measure(&mut report, &mesh, root.path()).await?;
+    }
     mesh.stop().await?;
     report.finish()
 }

@@ -10,7 +10,7 @@ use anyhow::ensure;
 use mesh_node::client::Client;
 use mesh_protocol::api::ask::SendRequest;
 
-use crate::floor::Commits;
+use crate::floor::{BareCommits, Commits};
 use crate::mesh::Mesh;
 use crate::report::{Report, percentile};
 
@@ -56,18 +56,23 @@ pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, in_flight: usize) 
 /// One message after another, each beside what it cannot do without: a commit, and a way there and back.
 pub(crate) async fn alone(report: &mut Report, mesh: &Mesh, root: &Path) -> anyhow::Result<()> {
     let mut floor = Commits::new(&root.join("alone.redb"))?;
-    let (mut times, mut commits, mut round_trips) = (vec![], vec![], vec![]);
+    let mut bare_floor = BareCommits::new(&root.join("bare.redb"))?;
+    let (mut times, mut commits, mut bare, mut round_trips) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ALONE {
         times.push(send(&mesh.atlas.client).await?);
         commits.push(tokio::task::block_in_place(|| floor.one())?);
+        bare.push(tokio::task::block_in_place(|| bare_floor.one())?);
         let peers = mesh.atlas.client.status().await?.peers;
         round_trips.extend(peers.iter().filter_map(|peer| peer.rtt_us).map(Duration::from_micros));
     }
-    report.times("floor: one commit of a 1 KiB row", &commits)?;
+    report.times("floor: one commit of redb, a 1 KiB row", &bare)?;
+    report.times("one commit of ours, a 1 KiB row", &commits)?;
     report.times("floor: round trip of the link, as QUIC estimates it", &round_trips)?;
     report.times(name(1), &times)?;
-    let [measured, commit, round_trip] = [&times, &commits, &round_trips].map(|times| percentile(times, 50));
-    report.ratio("send, 1 at once / (1 commit + 1 round trip)", measured, commit + round_trip)
+    let [measured, bare, commit, round_trip] =
+        [&times, &bare, &commits, &round_trips].map(|times| percentile(times, 50));
+    report.ratio("send, 1 at once / (1 commit of redb + 1 round trip)", measured, bare + round_trip)?;
+    report.ratio("send, 1 at once / (2 commits of ours + 1 round trip)", measured, 2 * commit + round_trip)
 }
 
 fn name(in_flight: usize) -> String {
