@@ -1,11 +1,33 @@
-//! The agent kernel: engines that do an agent's work on this machine.
+//! The agent kernel: what every program that runs agents needs, and nothing of what it runs them for.
 //!
-//! An [`Engine`] takes a [`Task`] and a cancellation token and gives back one [`RunOutcome`], whatever happens. The
-//! first engine is [`CommandEngine`]: any program that reads its task on stdin and answers on stdout.
+//! The crate knows no mesh and no application: no nodes, no peers, no storage, no server, nothing on standard output.
+//! It does not isolate what it runs. Every seam can be used alone, and each has a default that works in this process.
 //!
-//! The crate knows no mesh: no nodes, no peers, no storage. It does not queue, retry or choose agents; who calls it
-//! does. It does not isolate what it runs either: an agent runs as this user, with a cleaned environment, in a process
-//! group of its own that does not outlive its run.
+//! | module | what it holds | state |
+//! |---|---|---|
+//! | [`engine`], [`command`], [`run_file`] | the small seam for a program that reads a task, and its engine | built |
+//! | [`message`], [`usage`], [`outcome`] | what is said, used, and how a run ends | built |
+//! | [`stop`], [`log`], [`host`], [`secret`], [`limits`] | ending work early, prose, settings, hidden values, bounds | built |
+//! | [`model`] | model kinds, registry, middleware, streaming, the chat kind | built |
+//! | [`provider`] | the provider seam, options, adapters, selection | A |
+//! | [`tool`] | tools, metadata, projections, functions and models as tools | built |
+//! | [`event`], [`private`] | run events, sinks, redaction | built |
+//! | [`agent_loop`] | the loop seam, the native loop, `run_agent`, `run_conversation` | A |
+//! | [`route`], [`context`] | what serves a capability, what a run knows beforehand | built |
+//! | [`agent`] | the engine seam for whole agents, run specs, gateway, isolation; `agent/native.rs`, `agent/select.rs` | A |
+//! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | B |
+//! | [`environment`] | run environments: materialize, restore, compile | A |
+//! | [`capability`] | the capability surface: guards, `write_file` | A; `capability/server.rs` (loopback MCP) B |
+//! | `primitive.rs` and below | `run_code` (a trait `CodeRunner` behind it), `read_file`, `list_files`, `http_fetch` | B |
+//! | [`connector`] | configuration built; `connector/mcp.rs`, `connector/sse.rs` | B |
+//!
+//! A and B are the two who work on it; the table becomes a plain map when both are done. Where they meet: the native
+//! engine will call `primitive::primitive_tools(&PrimitiveOptions) -> Vec<SharedTool>` and
+//! `connector::connector_tools(&[ConnectorConfig], &ConnectorOptions) -> Result<ConnectedTools, ConnectorError>`
+//! (tools, and a `close` that is called however the run ends), and `agent/select.rs` makes engines by name. Rules that
+//! engines share (isolation gate, vm rules, gateway, the compiled environment) are A's; B calls them.
+//!
+//! The small seam:
 //!
 //! ```
 //! use mesh_harness::{CommandEngine, CommandSpec, Engine, RunName, RunOutcome, Task};
@@ -26,14 +48,40 @@
 //!
 //! A node that is killed cannot end its agents itself, so a run may leave a [`run_file`] that the next start sweeps.
 
+pub mod agent;
+pub mod agent_loop;
+pub mod capability;
 pub mod command;
+pub mod connector;
+pub mod context;
 pub mod engine;
+pub mod environment;
+pub mod event;
+pub mod host;
 pub mod limits;
+pub mod log;
+pub mod message;
+pub mod model;
+pub mod outcome;
+pub mod private;
+pub mod provider;
+pub mod route;
 pub mod run_file;
+pub mod secret;
+pub mod stop;
+pub mod tool;
+pub mod usage;
 
 pub use command::{CommandEngine, CommandSpec, SpecError};
 pub use engine::{
-    Availability, Capabilities, Engine, Failure, FailureReason, Layer, RunFuture, RunName, RunOutcome,
-    Secret, Task, TaskError, is_variable_name,
+    Availability, Capabilities, Engine, Failure, FailureReason, Layer, RunFuture, RunName, RunOutcome, Task,
+    TaskError, is_variable_name,
 };
 pub use run_file::{RunFileError, SweepReport, sweep};
+pub use secret::Secret;
+
+/// The version of this kernel.
+#[must_use]
+pub fn kernel_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

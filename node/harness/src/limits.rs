@@ -46,3 +46,21 @@ pub const SWEEP_FILES: usize = 4096;
 
 /// Size of a run file, bytes: ours have under 200.
 pub const RUN_FILE_BYTES: u64 = 1024;
+
+/// Steps of a loop when nobody says.
+pub const DEFAULT_STEPS: u32 = 12;
+
+/// The longest a timer may be set to: about 30 years, which a clock can represent.
+pub const TIMER_MAX: Duration = Duration::from_secs(1_000_000_000);
+
+/// What a model sees of one tool result when the host does not say, bytes. The rest is cut, and the model is told.
+pub const TOOL_RESULT_BYTES: usize = 64 * 1024;
+
+/// How long work that is under way when its run is stopped may take to end in its own way, such as telling a server.
+pub const IN_FLIGHT_GRACE: Duration = Duration::from_millis(500);
+
+/// The answer of a provider, bytes. More is an error.
+pub const PROVIDER_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
+
+/// What an error shows of a server's own words, bytes.
+pub const SERVER_WORDS_BYTES: usize = 2048;
