@@ -7,8 +7,11 @@
 //! Invariant: a stop is an outcome and not an error, and an error of the loop comes out as it went in, after the stream
 //! of events was closed.
 
+mod calls;
 mod error;
 mod limits;
+mod native;
+mod run;
 
 use std::sync::Arc;
 
@@ -27,6 +30,8 @@ use crate::usage::{FinishReason, TokenUsage};
 
 pub use error::{RunError, SeedError, TruncatedAnswerError};
 pub use limits::{LoopLimits, RequestedLimits, resolve_loop_limits, tool_result_limit};
+pub use native::NativeLoop;
+pub use run::{AgentRun, RunContext, check_seed, run_agent, run_conversation, run_with_events};
 
 /// A loop as it is handed around.
 pub type SharedLoop = Arc<dyn Loop>;

@@ -192,7 +192,10 @@ impl ModelError {
     /// Whether this error only says that the call was stopped, however deep.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        is_stop(self)
+        match self {
+            Self::Other(error) | Self::Provider(ProviderError::Other(error)) => is_stop(&**error),
+            _ => is_stop(self),
+        }
     }
 }
 

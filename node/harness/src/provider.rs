@@ -5,6 +5,7 @@
 //! instead of taking another one. Keys are in no error.
 
 mod options;
+mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::usage::{FinishReason, TokenUsage};
 pub use options::{
     CacheTtl, OpenRouterOptions, PromptCache, ProviderOptions, ProviderOptionsError, ToolChoice,
 };
+
+pub use scripted::{Script, ScriptFunction, ScriptedProvider, ScriptedTurn};
 
 /// A provider of language models.
 pub trait Provider: Send + Sync {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::ConversationResult;
-use crate::model::{BoxError, ModelError};
+use crate::model::{BoxError, ModelError, is_stop};
 
 /// Why a run has no result. A stop is none of these.
 #[derive(Debug, Error)]
@@ -43,7 +43,11 @@ impl RunError {
     /// Whether this only says that the run was stopped, however deep.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        crate::model::is_stop(self)
+        match self {
+            Self::Model(error) => error.is_stop(),
+            Self::Other(error) => is_stop(&**error),
+            _ => false,
+        }
     }
 }
 
