@@ -22,7 +22,7 @@ use crate::stop::Stop;
 pub use error::{EngineError, Refusal};
 pub use gateway::Gateway;
 pub use isolation::Isolation;
-pub use spec::{Credentials, ExposedCredentials, Permissions, ProviderSelection, RunSpec, Workflow};
+pub use spec::{ExposedCredentials, Permissions, RunSpec, Workflow};
 
 /// An engine as it is handed around.
 pub type SharedEngine = Arc<dyn AgentEngine>;

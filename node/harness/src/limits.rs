@@ -64,3 +64,25 @@ pub const PROVIDER_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
 
 /// What an error shows of a server's own words, bytes.
 pub const SERVER_WORDS_BYTES: usize = 2048;
+
+/// How long one request to a provider may take when the host does not say.
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a request to a provider is repeated when nobody says.
+pub const PROVIDER_RETRIES: u32 = 2;
+
+/// Tokens an answer may have when nobody says.
+pub const PROVIDER_MAX_TOKENS: u64 = 4096;
+
+/// Before the first repeat of a request. Each further one waits twice as long.
+pub const RETRY_FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// Before any repeat of a request, when the server does not say.
+pub const RETRY_LONGEST_WAIT: Duration = Duration::from_secs(8);
+
+/// Before any repeat of a request, when the server says. A run's own deadline may be sooner.
+pub const RETRY_SERVER_WAIT: Duration = Duration::from_secs(600);
+
+/// Messages at the end of a conversation that a prompt cache may mark: a provider takes four marks, and two are for the
+/// system prompt and the tools.
+pub const CACHED_MESSAGES: u8 = 2;

@@ -4,8 +4,14 @@
 //! It checks the options before it sends anything. Which provider a run gets is decided by selection, which fails
 //! instead of taking another one. Keys are in no error.
 
+mod anthropic;
+mod mock;
+mod openai;
 mod options;
+mod retry;
 mod scripted;
+mod selection;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +29,10 @@ pub use options::{
     CacheTtl, OpenRouterOptions, PromptCache, ProviderOptions, ProviderOptionsError, ToolChoice,
 };
 
+pub use mock::MockProvider;
+pub use openai::Attribution;
 pub use scripted::{Script, ScriptFunction, ScriptedProvider, ScriptedTurn};
+pub use selection::{Credentials, ProviderSelection, provider_availability, select_provider};
 
 /// A provider of language models.
 pub trait Provider: Send + Sync {

@@ -11,6 +11,7 @@ use crate::agent_loop::RequestedLimits;
 use crate::connector::ConnectorConfig;
 use crate::environment::RunEnvironment;
 use crate::message::JsonObject;
+use crate::provider::ProviderSelection;
 use crate::secret::Secret;
 
 /// One run.
@@ -70,74 +71,6 @@ pub struct Permissions {
     pub tools: Option<Vec<String>>,
     /// Hosts it may fetch from; None: all that are public.
     pub hosts: Option<Vec<String>>,
-}
-
-/// Which provider and model, and with whose credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderSelection {
-    /// The provider by name; None: the first with a credential.
-    pub preferred: Option<String>,
-    /// The model; None: what the host says, or the provider's default.
-    pub model: Option<String>,
-    /// The caller's own keys.
-    pub credentials: Credentials,
-    /// Addresses in place of the providers' own, by provider.
-    pub base_urls: BTreeMap<String, String>,
-    /// Whether the host's keys may be used where the caller has none.
-    pub env_fallback: bool,
-    /// Whether a run without any key may get the offline mock.
-    pub allow_mock_fallback: bool,
-}
-
-impl Default for ProviderSelection {
-    fn default() -> Self {
-        Self {
-            preferred: None,
-            model: None,
-            credentials: Credentials::default(),
-            base_urls: BTreeMap::new(),
-            env_fallback: true,
-            allow_mock_fallback: false,
-        }
-    }
-}
-
-impl ProviderSelection {
-    /// This provider, with whatever credential there is.
-    pub fn of(provider: impl Into<String>) -> Self {
-        Self { preferred: Some(provider.into()), ..Self::default() }
-    }
-}
-
-/// A caller's own keys. An empty one counts as none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Credentials {
-    /// For Anthropic.
-    pub anthropic: Option<Secret>,
-    /// For OpenAI.
-    pub openai: Option<Secret>,
-    /// For OpenRouter.
-    pub openrouter: Option<Secret>,
-}
-
-impl Credentials {
-    /// The key for a provider, if there is one that is not empty.
-    #[must_use]
-    pub fn of(&self, provider: &str) -> Option<&Secret> {
-        let key = match provider {
-            "anthropic" => self.anthropic.as_ref(),
-            "openai" => self.openai.as_ref(),
-            "openrouter" => self.openrouter.as_ref(),
-            _ => None,
-        };
-        key.filter(|key| !key.is_empty())
-    }
-
-    /// The first provider with a key, in the order Anthropic, OpenAI, OpenRouter.
-    #[must_use]
-    pub fn first(&self) -> Option<&'static str> {
-        super::gateway::ROUTED.into_iter().find(|provider| self.of(provider).is_some())
-    }
 }
 
 /// Whether a run in a virtual machine may hold credentials that no gateway can inject.

@@ -21,14 +21,11 @@ pub const CHAT_KIND: &str = "chat";
 /// A language model.
 pub type ChatModel = SharedModel<ConverseRequest, ConverseResult>;
 
-/// A provider as a chat model, with what it declares: tools, and usage and streaming if the provider reports them.
+/// A provider as a chat model that declares tools, and usage if the provider reports it. More, such as streaming, is for
+/// the caller to declare with [`chat_model_with`].
 pub fn chat_model(provider: Arc<dyn Provider>) -> ChatModel {
-    let caps = ModelCaps {
-        streaming: provider.streams(),
-        tools: true,
-        multimodal_input: false,
-        usage: provider.reports_usage(),
-    };
+    let caps =
+        ModelCaps { streaming: false, tools: true, multimodal_input: false, usage: provider.reports_usage() };
     chat_model_with(provider, caps)
 }
 

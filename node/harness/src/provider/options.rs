@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::limits::CACHED_MESSAGES;
+
 /// Options of every model call of a run. All of them may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -91,6 +93,22 @@ pub struct OpenRouterOptions {
     /// Whether to count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
+}
+
+impl ProviderOptions {
+    /// # Errors
+    /// When an option is out of its range for every provider.
+    pub(super) fn check(&self, provider: &str) -> Result<(), ProviderOptionsError> {
+        let wrong = |option, why| Err(ProviderOptionsError { provider: provider.into(), option, why });
+        if self.temperature.is_some_and(|temperature| !temperature.is_finite()) {
+            return wrong("temperature", "it is not a number");
+        }
+        let trailing = self.prompt_cache.as_ref().and_then(|cache| cache.trailing_messages);
+        if trailing.is_some_and(|trailing| trailing > CACHED_MESSAGES) {
+            return wrong("prompt_cache.trailing_messages", "at most 2 messages can be marked");
+        }
+        Ok(())
+    }
 }
 
 /// A provider cannot do what an option asks.
