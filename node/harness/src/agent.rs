@@ -7,6 +7,11 @@
 mod error;
 mod gateway;
 mod isolation;
+mod native;
+mod prompt;
+mod rules;
+mod selection;
+mod source;
 mod spec;
 
 use std::sync::Arc;
@@ -22,6 +27,9 @@ use crate::stop::Stop;
 pub use error::{EngineError, Refusal};
 pub use gateway::Gateway;
 pub use isolation::Isolation;
+pub use native::NativeEngine;
+pub use selection::{DomainTools, EngineSelection, SelectEngineError, select_engine};
+pub use source::{OpenTools, SharedToolSource, ToolSource};
 pub use spec::{ExposedCredentials, Permissions, RunSpec, Workflow};
 
 /// An engine as it is handed around.

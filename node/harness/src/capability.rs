@@ -3,6 +3,8 @@
 //! The handler of a capability is the security boundary: it checks whatever arrives. Which capabilities there are is the
 //! application's; the kernel has one, `write_file`, and the guards that others should use too.
 
+mod write_file;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::message::{JsonObject, ToolSpec};
+
+pub use write_file::write_file;
 
 /// Where a run's capabilities reach.
 #[derive(Debug, Clone, PartialEq, Eq)]

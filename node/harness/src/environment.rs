@@ -3,6 +3,12 @@
 //! The caller puts the files into the working directory before the setup and takes them out before it looks at what
 //! changed; each engine puts the rest into its own prompt or configuration.
 
+mod compile;
+mod materialize;
+
+pub use compile::{CompiledEnvironment, Harness, compile_environment};
+pub use materialize::{EnvironmentError, MaterializedEnvironment, RestoreReport, materialize_environment};
+
 /// What every engine starts from. All of it may be left out; without any of it a run is as if there were none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunEnvironment {

@@ -16,6 +16,7 @@
 //! | [`route`], [`context`] | what serves a capability, what a run knows beforehand | built |
 //! | [`agent`] | the engine seam for whole agents, run specs, gateway, isolation; `agent/native.rs`, `agent/select.rs` | A |
 //! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | B |
+//! | [`beneath`] | files below one directory, never outside it; for `read_file` and `list_files` too | built |
 //! | [`environment`] | run environments: materialize, restore, compile | A |
 //! | [`capability`] | the capability surface: guards, `write_file` | A; `capability/server.rs` (loopback MCP) B |
 //! | `primitive.rs` and below | `run_code` (a trait `CodeRunner` behind it), `read_file`, `list_files`, `http_fetch` | B |
@@ -50,6 +51,7 @@
 
 pub mod agent;
 pub mod agent_loop;
+pub mod beneath;
 pub mod capability;
 pub mod command;
 pub mod connector;

@@ -86,3 +86,21 @@ pub const RETRY_SERVER_WAIT: Duration = Duration::from_secs(600);
 /// Messages at the end of a conversation that a prompt cache may mark: a provider takes four marks, and two are for the
 /// system prompt and the tools.
 pub const CACHED_MESSAGES: u8 = 2;
+
+/// A path that is given to us, bytes: what Linux takes.
+pub const PATH_BYTES: usize = 4096;
+
+/// Names in a path that is given to us.
+pub const PATH_DEPTH: usize = 64;
+
+/// A file of a run's environment, bytes; also one that ours is merged into.
+pub const ENVIRONMENT_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Files of a run's environment.
+pub const ENVIRONMENT_FILES: usize = 1024;
+
+/// A skill's description in an index, bytes.
+pub const SKILL_DESCRIPTION_BYTES: usize = 1024;
+
+/// What `write_file` takes, bytes.
+pub const WRITE_FILE_BYTES: usize = 8 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Ending work early: one signal, and which of its causes came first.
 //!
 //! A [`Stop`] is held by whoever may end work and by whoever does it. Work that is stopped returns at once; it is never
-//! waited for longer than [`IN_FLIGHT_GRACE`](crate::limits::IN_FLIGHT_GRACE). A stop is not an error: it becomes the
+//! waited for longer than [`IN_FLIGHT_GRACE`]. A stop is not an error: it becomes the
 //! outcome of the run.
 //!
 //! Invariant: the first cause wins and never changes afterwards. A child fires with its parent, and never the other way

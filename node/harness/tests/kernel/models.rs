@@ -324,3 +324,83 @@ async fn a_call_that_is_stopped_before_it_starts_reaches_no_provider() {
     assert!(answer.is_err_and(|error| error.is_stop()));
     assert_eq!((provider.requests().len(), provider.remaining()), (0, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_takes_no_longer_than_its_caller_allows() {
+    let provider = script([ScriptedTurn::text("hi")]);
+    let slow = with_middleware(chat_model(provider), vec![Arc::new(Slow)]);
+    let limit = std::time::Duration::from_secs(2);
+    let context = InvokeContext { max_duration: Some(limit), ..InvokeContext::default() };
+    assert!(
+        slow.invoke(ConverseRequest::default(), &context).await.is_ok(),
+        "a middleware's time is its own"
+    );
+
+    let never = chat_model(Arc::new(Never));
+    let answer = never.invoke(ConverseRequest::default(), &context).await;
+    assert!(matches!(answer, Err(ModelError::Overtime(over)) if over == limit));
+}
+
+/// Takes its time before every call.
+struct Slow;
+
+impl Middleware for Slow {
+    fn around<'a>(&'a self, call: Call<'a>, next: Next<'a>) -> BoxFuture<'a, Result<(), ModelError>> {
+        Box::pin(async move {
+            tokio::time::sleep(std::time::Duration::from_secs(9)).await;
+            next.run(call.context).await
+        })
+    }
+}
+
+/// Never answers.
+struct Never;
+
+impl mesh_harness::provider::Provider for Never {
+    fn name(&self) -> &'static str {
+        "never"
+    }
+
+    fn converse<'a>(
+        &'a self,
+        _: &'a ConverseRequest,
+        _: &'a mesh_harness::provider::ConverseOptions,
+    ) -> mesh_harness::provider::Conversing<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Answers nothing and asks nobody.
+struct Swallows;
+
+impl Middleware for Swallows {
+    fn around<'a>(&'a self, _: Call<'a>, _: Next<'a>) -> BoxFuture<'a, Result<(), ModelError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn a_middleware_that_swallows_a_call_is_an_error() {
+    let model = with_middleware(doubler(false).0, vec![Arc::new(Swallows)]);
+    let answer = model.invoke(Half(1), &InvokeContext::default()).await;
+    assert!(matches!(answer, Err(ModelError::NoAnswer)));
+}
+
+#[tokio::test]
+async fn a_script_that_is_stopped_keeps_its_turn() {
+    use mesh_harness::provider::{ConverseOptions, Provider as _, ProviderError};
+    let provider = script([ScriptedTurn::text("hi")]);
+    let options = ConverseOptions::default();
+    options.stop.cancel("enough");
+    let answer = provider.converse(&ConverseRequest::default(), &options).await;
+    assert!(matches!(answer, Err(ProviderError::Stopped { .. })));
+    assert_eq!((provider.remaining(), provider.requests().len()), (1, 0));
+}
+
+#[test]
+fn the_kernel_knows_its_version() -> anyhow::Result<()> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let version = format!("version = \"{}\"", mesh_harness::kernel_version());
+    assert!(std::fs::read_to_string(root)?.lines().any(|line| line == version));
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Tools, models and runs that tests share.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -90,4 +91,15 @@ pub(crate) fn results_of(message: &AgentMessage) -> &[ToolResult] {
         AgentMessage::Tool { results } => results,
         _ => &[],
     }
+}
+
+/// Everything an error says and shows, down to its last cause.
+pub(crate) fn all_words(error: &dyn Error) -> String {
+    let mut text = format!("{error} {error:?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text} {error} {error:?}");
+        cause = error.source();
+    }
+    text
 }

@@ -1,6 +1,5 @@
 //! Asking again, giving up, and what an error tells.
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use mesh_harness::provider::{ConverseOptions, ProviderError, ProviderOptions};
@@ -8,6 +7,7 @@ use serde_json::json;
 use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
 
 use super::{KEY, NAMES, answering, ask, minimal, provider, provider_with, requests, saying, with_options};
+use crate::stand_ins::all_words;
 
 /// An answer that asks to be repeated at once.
 fn failing(status: u16) -> ResponseTemplate {
@@ -105,17 +105,6 @@ async fn a_server_that_does_not_answer_in_time_is_an_error() {
     }
 }
 
-/// Everything an error says, and how it is shown.
-fn all_of(error: &dyn Error) -> String {
-    let mut text = format!("{error} {error:?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text} {error} {error:?}");
-        cause = error.source();
-    }
-    text
-}
-
 #[tokio::test]
 async fn no_error_shows_a_key_even_if_the_server_repeats_it() {
     for name in NAMES {
@@ -126,14 +115,14 @@ async fn no_error_shows_a_key_even_if_the_server_repeats_it() {
             let ProviderError::Status { status: 401, message, .. } = &error else { panic!("{error}") };
             assert!(message.contains("the key ") && message.len() <= 2048, "{}", message.len());
             if name != "local" {
-                assert!(!all_of(&error).contains(KEY), "{name}");
+                assert!(!all_words(&error).contains(KEY), "{name}");
             }
         }
         let server = MockServer::start().await;
         let provider = provider_with(name, &server, &[("RUNNER_PROVIDER_MAX_RETRIES", "0")]);
         drop(server);
         let error = ask(&*provider, &saying("hello")).await.expect_err("nobody is there");
-        assert!(!all_of(&error).contains(KEY) && !all_of(&error).contains("/base"), "{error:?}");
+        assert!(!all_words(&error).contains(KEY) && !all_words(&error).contains("/base"), "{error:?}");
     }
 }
 
@@ -165,5 +154,5 @@ async fn a_key_that_cannot_be_sent_is_refused_without_being_shown() {
     selection.credentials.openai = Some("sk-canary\n".into());
     let host = crate::stand_ins::no_host();
     let error = mesh_harness::provider::select_provider(&selection, &host).err().expect("not a header");
-    assert!(!all_of(&error).contains("canary"), "{error:?}");
+    assert!(!all_words(&error).contains("canary"), "{error:?}");
 }

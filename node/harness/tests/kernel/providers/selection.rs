@@ -107,6 +107,14 @@ async fn the_mock_shows_what_it_was_selected_with_and_only_the_end_of_a_key() ->
 }
 
 #[tokio::test]
+async fn a_provider_that_reports_usage_makes_a_model_that_declares_it() {
+    for name in NAMES {
+        let server = answering_json(minimal(name)).await;
+        assert!(chat_model(super::provider(name, &server)).caps().usage, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn the_callers_key_goes_before_the_hosts_and_may_be_the_only_one() -> anyhow::Result<()> {
     let header = |name: &str| if name == "anthropic" { "x-api-key" } else { "authorization" };
     for (name, variable) in [
