@@ -80,3 +80,127 @@ impl<D: Dialect> Provider for Adapter<D> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Servers are hostile: whatever they say becomes a turn or an error, and never a panic.
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use url::Url;
+
+    use super::*;
+    use crate::host::HostEnv;
+    use crate::provider::anthropic::Anthropic;
+    use crate::provider::openai::{Flavor, OpenAi};
+
+    struct Deaf;
+    impl StreamSink for Deaf {}
+
+    /// JSON made of the words that the dialects know, in places where they may not belong.
+    fn answers() -> impl Strategy<Value = Value> {
+        let words = [
+            "text",
+            "tool_use",
+            "end_turn",
+            "function",
+            "{}",
+            "{\"a\":",
+            "[1]",
+            "",
+            "message_start",
+            "content_block_start",
+            "content_block_delta",
+            "content_block_stop",
+            "message_delta",
+            "message_stop",
+            "tool_calls",
+            "length",
+            "é\u{0}",
+        ];
+        let keys = [
+            "id",
+            "type",
+            "content",
+            "text",
+            "name",
+            "input",
+            "usage",
+            "input_tokens",
+            "output_tokens",
+            "choices",
+            "message",
+            "delta",
+            "tool_calls",
+            "function",
+            "arguments",
+            "finish_reason",
+            "stop_reason",
+            "index",
+            "content_block",
+            "partial_json",
+            "prompt_tokens",
+            "completion_tokens",
+            "cost",
+            "refusal",
+            "model",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            Just(json!(u64::MAX)),
+            any::<f64>().prop_map(|number| json!(number)),
+            prop::sample::select(words.to_vec()).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 40, 6, move |inner| {
+            let keyed = (prop::sample::select(keys.to_vec()), inner.clone());
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                prop::collection::vec(keyed, 0..6).prop_map(|fields| {
+                    Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+                }),
+            ]
+        })
+    }
+
+    fn base() -> Url {
+        Url::parse("http://127.0.0.1:1").unwrap()
+    }
+
+    fn check(answer: Result<ConverseResult, ProviderError>) {
+        let Ok(turn) = answer else { return };
+        for call in turn.tool_calls {
+            assert!(call.is_well_formed() || call.input.is_empty());
+        }
+        let usage = turn.usage.unwrap_or_default();
+        assert!(usage.total.is_none() || usage.total >= usage.input);
+    }
+
+    fn read_all<D: Dialect>(adapter: &Adapter<D>, answers: &[Value]) {
+        for answer in answers {
+            check(adapter.dialect.read(answer.to_string().as_bytes(), &adapter.wire));
+        }
+        let events = Events::of(answers.iter().map(Value::to_string).chain(["[DONE]".into()]));
+        let reading = adapter.dialect.read_events(events, &Deaf, &adapter.wire);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        check(runtime.block_on(reading));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_server_says_is_a_turn_or_an_error(answers in prop::collection::vec(answers(), 1..6)) {
+            let host = HostEnv::default();
+            read_all(&Anthropic::adapter(&base(), "k".into(), "m".into(), host.clone()).unwrap(), &answers);
+            read_all(&OpenAi::adapter(Flavor::Local, &base(), None, "m".into(), host).unwrap(), &answers);
+        }
+
+        #[test]
+        fn whatever_bytes_a_server_sends_are_a_turn_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let adapter = OpenAi::adapter(Flavor::Local, &base(), None, "m".into(), HostEnv::default()).unwrap();
+            check(adapter.dialect.read(&bytes, &adapter.wire));
+            let refused = adapter.wire.refused(500, &bytes);
+            prop_assert!(refused.to_string().len() < 1024);
+        }
+    }
+}

@@ -243,6 +243,15 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// Events with these data.
+    #[cfg(test)]
+    pub(super) fn of(data: impl IntoIterator<Item = String>) -> Self {
+        let event = |data| Ok(Event { data, ..Event::default() });
+        let data: Vec<String> = data.into_iter().collect();
+        let inner = futures_util::stream::iter(data.into_iter().map(event)).boxed();
+        Self { provider: "test", inner, limit: PROVIDER_TIMEOUT, stop: Stop::new() }
+    }
+
     /// The next one; None at the end. Waits no longer than a request may take.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
         let (provider, limit) = (|| self.provider.to_owned(), self.limit);
