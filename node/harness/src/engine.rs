@@ -14,7 +14,9 @@ use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
 pub use outcome::{Failure, FailureReason, Layer, RunOutcome};
-pub use task::{RunName, Secret, Task, TaskError, Variable, is_variable_name};
+pub use task::{RunName, Task, TaskError, Variable, is_variable_name};
+
+pub use crate::secret::Secret;
 
 /// A run under way. Dropping it ends the run at once.
 pub type RunFuture<'a> = Pin<Box<dyn Future<Output = RunOutcome> + Send + 'a>>;

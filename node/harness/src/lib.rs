@@ -1,11 +1,35 @@
-//! The agent kernel: engines that do an agent's work on this machine.
+//! The agent kernel: what every program that runs agents needs, and nothing of what it runs them for.
 //!
-//! An [`Engine`] takes a [`Task`] and a cancellation token and gives back one [`RunOutcome`], whatever happens. The
-//! first engine is [`CommandEngine`]: any program that reads its task on stdin and answers on stdout.
+//! The crate knows no mesh and no application: no nodes, no peers, no storage, no server, nothing on standard output.
+//! It does not isolate what it runs. Every seam can be used alone, and each has a default that works in this process.
 //!
-//! The crate knows no mesh: no nodes, no peers, no storage. It does not queue, retry or choose agents; who calls it
-//! does. It does not isolate what it runs either: an agent runs as this user, with a cleaned environment, in a process
-//! group of its own that does not outlive its run.
+//! | module | what it holds |
+//! |---|---|
+//! | [`engine`], [`command`], [`run_file`] | the small seam for a program that reads a task, and its engine |
+//! | [`message`], [`usage`], [`outcome`] | what is said, used, and how a run ends |
+//! | [`stop`], [`log`], [`host`], [`secret`], [`limits`] | ending work early, prose, settings, hidden values, bounds |
+//! | [`model`] | model kinds, registry, middleware, streaming, the chat kind |
+//! | [`provider`] | the provider seam, options, adapters, selection, retries |
+//! | [`tool`] | tools, metadata, projections, functions and models as tools |
+//! | [`event`], [`private`] | run events, sinks, redaction |
+//! | [`agent_loop`] | the loop seam, the native loop, [`run_agent`](agent_loop::run_agent) and [`run_conversation`](agent_loop::run_conversation) |
+//! | [`route`], [`context`] | what serves a capability, what a run knows beforehand |
+//! | [`agent`] | the engine seam for whole agents, run specs, the native engine, gateway, isolation |
+//! | [`environment`] | run environments: materialize, restore, compile |
+//! | [`beneath`] | files below one directory, never outside it |
+//! | [`capability`] | the capability surface: guards, `write_file` |
+//! | [`connector`] | how servers with tools are configured |
+//!
+//! Still to come, and where it joins what is here:
+//!
+//! | file | what | joins |
+//! |---|---|---|
+//! | `primitive.rs` and below | `run_code` (behind a trait `CodeRunner`), `read_file`, `list_files`, `http_fetch` | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::primitives`](agent::EngineSelection); paths by [`beneath`] |
+//! | `connector/mcp.rs`, `connector/sse.rs` | clients of MCP | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::connectors`](agent::EngineSelection) |
+//! | `capability/server.rs` | the surface over loopback MCP, the standard-input contract, emissions | [`CapabilityTools`](capability::CapabilityTools) |
+//! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | names in `agent/selection.rs`; `check_isolation` and `check_credentials` of `agent/rules.rs`; [`compile_environment`](environment::compile_environment); the process groups of [`command`] |
+//!
+//! The small seam:
 //!
 //! ```
 //! use mesh_harness::{CommandEngine, CommandSpec, Engine, RunName, RunOutcome, Task};
@@ -26,14 +50,41 @@
 //!
 //! A node that is killed cannot end its agents itself, so a run may leave a [`run_file`] that the next start sweeps.
 
+pub mod agent;
+pub mod agent_loop;
+pub mod beneath;
+pub mod capability;
 pub mod command;
+pub mod connector;
+pub mod context;
 pub mod engine;
+pub mod environment;
+pub mod event;
+pub mod host;
 pub mod limits;
+pub mod log;
+pub mod message;
+pub mod model;
+pub mod outcome;
+pub mod private;
+pub mod provider;
+pub mod route;
 pub mod run_file;
+pub mod secret;
+pub mod stop;
+pub mod tool;
+pub mod usage;
 
 pub use command::{CommandEngine, CommandSpec, SpecError};
 pub use engine::{
-    Availability, Capabilities, Engine, Failure, FailureReason, Layer, RunFuture, RunName, RunOutcome,
-    Secret, Task, TaskError, is_variable_name,
+    Availability, Capabilities, Engine, Failure, FailureReason, Layer, RunFuture, RunName, RunOutcome, Task,
+    TaskError, is_variable_name,
 };
 pub use run_file::{RunFileError, SweepReport, sweep};
+pub use secret::Secret;
+
+/// The version of this kernel.
+#[must_use]
+pub fn kernel_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

@@ -46,3 +46,61 @@ pub const SWEEP_FILES: usize = 4096;
 
 /// Size of a run file, bytes: ours have under 200.
 pub const RUN_FILE_BYTES: u64 = 1024;
+
+/// Steps of a loop when nobody says.
+pub const DEFAULT_STEPS: u32 = 12;
+
+/// The longest a timer may be set to: about 30 years, which a clock can represent.
+pub const TIMER_MAX: Duration = Duration::from_secs(1_000_000_000);
+
+/// What a model sees of one tool result when the host does not say, bytes. The rest is cut, and the model is told.
+pub const TOOL_RESULT_BYTES: usize = 64 * 1024;
+
+/// How long work that is under way when its run is stopped may take to end in its own way, such as telling a server.
+pub const IN_FLIGHT_GRACE: Duration = Duration::from_millis(500);
+
+/// The answer of a provider, bytes. More is an error.
+pub const PROVIDER_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
+
+/// What an error shows of a server's own words, bytes.
+pub const SERVER_WORDS_BYTES: usize = 2048;
+
+/// How long one request to a provider may take when the host does not say.
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a request to a provider is repeated when nobody says.
+pub const PROVIDER_RETRIES: u32 = 2;
+
+/// Tokens an answer may have when nobody says.
+pub const PROVIDER_MAX_TOKENS: u64 = 4096;
+
+/// Before the first repeat of a request. Each further one waits twice as long.
+pub const RETRY_FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// Before any repeat of a request, when the server does not say.
+pub const RETRY_LONGEST_WAIT: Duration = Duration::from_secs(8);
+
+/// Before any repeat of a request, when the server says. A run's own deadline may be sooner.
+pub const RETRY_SERVER_WAIT: Duration = Duration::from_secs(600);
+
+/// Messages at the end of a conversation that a prompt cache may mark: a provider takes four marks, and two are for the
+/// system prompt and the tools.
+pub const CACHED_MESSAGES: u8 = 2;
+
+/// A path that is given to us, bytes: what Linux takes.
+pub const PATH_BYTES: usize = 4096;
+
+/// Names in a path that is given to us.
+pub const PATH_DEPTH: usize = 64;
+
+/// A file of a run's environment, bytes; also one that ours is merged into.
+pub const ENVIRONMENT_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Files of a run's environment.
+pub const ENVIRONMENT_FILES: usize = 1024;
+
+/// A skill's description in an index, bytes.
+pub const SKILL_DESCRIPTION_BYTES: usize = 1024;
+
+/// What `write_file` takes, bytes.
+pub const WRITE_FILE_BYTES: usize = 8 * 1024 * 1024;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::limits::{RUN_NAME_BYTES, RUN_VARIABLES, TASK_BYTES, VARIABLE_NAME_BYTES, VARIABLE_VALUE_BYTES};
+use crate::secret::Secret;
 
 /// One piece of work for an agent.
 pub struct Task {
@@ -100,30 +101,6 @@ pub struct Variable {
     pub name: String,
     /// Its value.
     pub value: Secret,
-}
-
-/// A value that must not be shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps a value from being shown.
-    #[must_use]
-    pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
-    }
-
-    /// The value itself, for the one place that needs it.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[redacted]")
-    }
 }
 
 /// The caller's name of one run: unique among the runs under way, and fit to be a file name.

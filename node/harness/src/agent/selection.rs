@@ -1,0 +1,73 @@
+//! Which engine a name means, and what an application brings to it.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{NativeEngine, SharedEngine, SharedToolSource};
+use crate::agent_loop::SharedLoop;
+use crate::capability::CapabilityTools;
+use crate::context::ContextProvider;
+use crate::host::HostEnv;
+use crate::tool::SharedTool;
+
+/// Makes an application's own tools for one run. It is given the names that the run allows, if it says.
+pub type DomainTools = Arc<dyn Fn(Option<&[String]>) -> Vec<SharedTool> + Send + Sync>;
+
+/// What an application brings to an engine. All of it may be left out.
+#[derive(Clone, Default)]
+pub struct EngineSelection {
+    /// Its own tools.
+    pub domain_tools: Option<DomainTools>,
+    /// What its runs know beforehand.
+    pub context_providers: Vec<Arc<dyn ContextProvider>>,
+    /// The control flow, in place of the native loop.
+    pub control: Option<SharedLoop>,
+    /// What engines with tools of their own may do to a run's workspace.
+    pub capability_tools: Option<CapabilityTools>,
+    /// Tools of the working directory.
+    pub primitives: Option<SharedToolSource>,
+    /// Tools of the run's connectors.
+    pub connectors: Option<SharedToolSource>,
+    /// The host's settings and keys.
+    pub host: HostEnv,
+}
+
+/// Names of engines that are not the native one.
+const EXTERNAL: [&str; 6] = ["claude-code", "codex", "eve", "opencode", "gemini", "pi"];
+
+/// The engine of this name. The native one for no name, and for one that is not known.
+///
+/// # Errors
+/// When the engine is known and this kernel does not have it.
+pub fn select_engine(
+    name: Option<&str>,
+    selection: EngineSelection,
+) -> Result<SharedEngine, SelectEngineError> {
+    match name {
+        Some(name) if EXTERNAL.contains(&name) => Err(SelectEngineError::NotHere { name: name.to_owned() }),
+        _ => Ok(Arc::new(NativeEngine::new(selection))),
+    }
+}
+
+/// Why there is no engine of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SelectEngineError {
+    /// This kernel does not have it.
+    #[error("the engine {name} is not built into this kernel")]
+    NotHere {
+        /// Which.
+        name: String,
+    },
+}
+
+impl std::fmt::Debug for EngineSelection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineSelection")
+            .field("domain_tools", &self.domain_tools.is_some())
+            .field("context_providers", &self.context_providers.len())
+            .field("control", &self.control.as_ref().map(|control| control.name()))
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}

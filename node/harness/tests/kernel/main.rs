@@ -1,0 +1,23 @@
+//! The rules of the kernel as claims, through its public interface. `docs/harness.md` says which rule is where.
+
+#![expect(clippy::expect_used, reason = "a broken stand-in ends its test")]
+
+mod canary;
+mod cancellation;
+mod capabilities;
+mod conversations;
+mod credentials;
+mod environments;
+mod events;
+mod examples;
+mod load;
+mod looping;
+mod models;
+mod native;
+mod private;
+mod providers;
+mod routes;
+mod rules;
+
+mod stand_ins;
+mod tools;
