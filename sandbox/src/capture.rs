@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::hex;
-use crate::job::{JobObserver, Stream, StreamReport};
+use crate::report::{JobObserver, Stream, StreamReport};
 
 /// A stream being read.
 pub(crate) struct Capture {

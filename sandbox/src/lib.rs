@@ -46,6 +46,7 @@ mod launch;
 pub mod limits;
 mod outcome;
 mod preflight;
+mod report;
 mod rootfs;
 mod run;
 mod runtime;
@@ -58,13 +59,15 @@ pub use cancel::Cancel;
 pub use cgroup::CgroupKind;
 pub use home::SweepReport;
 pub use isolation::IsolationClass;
-pub use job::{
-    InputFile, InvalidJob, Job, JobObserver, JobReport, Posture, ResourceUsage, Stream, StreamReport,
-};
+pub use job::{InputFile, InvalidJob, Job};
 pub use language::{ENVIRONMENT, Language};
 pub use limits::{Bound, Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
 pub use outcome::{Breach, KilledBy, Observed, Outcome};
 pub use preflight::{Capabilities, LanguageSupport, Preflight, Probe};
+pub use report::{
+    JobObserver, JobReport, MissingOutput, MissingReason, OutputFile, Posture, ResourceUsage, Stream,
+    StreamReport,
+};
 pub use rootfs::{Rootfs, RootfsError, tree_sha256};
 pub use runtime::{OLDEST_FIT_BUILD, Runtime, RuntimeError};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};

@@ -23,10 +23,14 @@ pub const OUTPUT_KILL_MULTIPLE: u64 = 8;
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Most input files of a job.
 pub const INPUT_FILES_MAX: usize = 64;
-/// Longest input file path, in bytes.
-pub const INPUT_PATH_BYTES_MAX: usize = 256;
+/// Longest path of an input or output file, in bytes.
+pub const FILE_PATH_BYTES_MAX: usize = 256;
 /// All input files of a job together, in bytes.
 pub const INPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most output files of a job.
+pub const OUTPUT_FILES_MAX: usize = 64;
+/// All output files of a job together, in bytes.
+pub const OUTPUT_FILES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Open descriptors of one process of a job.
 pub(crate) const OPEN_FILES: u64 = 256;
 

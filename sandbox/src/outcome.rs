@@ -51,6 +51,10 @@ pub enum KilledBy {
     NotReady,
     /// The sandbox was ended by someone else.
     SandboxLost,
+    /// What the sandbox said about the job was not understood, so none of it is believed.
+    ControlBroken,
+    /// It succeeded, but a file it was to leave is missing or may not be taken.
+    RequestedOutputUnavailable,
 }
 
 /// Everything observed about a job that decides its outcome.

@@ -24,10 +24,11 @@ use crate::capture::Capture;
 use crate::cgroup::{Group, Usage};
 use crate::guest_memory::GuestMemory;
 use crate::isolation::IsolationClass;
-use crate::job::{Job, JobObserver, JobReport, Posture, ResourceUsage, Stream};
+use crate::job::Job;
 use crate::launch::{self, Launched};
 use crate::limits::{CHUNK_BYTES, EffectiveLimits, KILL_DEADLINE, READY_DEADLINE, TICK};
 use crate::outcome::{Observed, Spent};
+use crate::report::{JobObserver, JobReport, MissingOutput, MissingReason, Posture, ResourceUsage, Stream};
 use crate::sandbox::{Sandbox, SandboxError, excerpt};
 use crate::spawn::Offspring;
 
@@ -288,6 +289,12 @@ impl<'a> Flight<'a> {
                 cpu_time_usec: self.ready.and_then(|(_, at_ready)| cpu_since(last, at_ready)),
                 memory_peak_bytes: last.memory_peak,
             },
+            artifacts: Vec::new(),
+            missing_outputs: job
+                .outputs
+                .iter()
+                .map(|path| MissingOutput { path: path.clone(), reason: MissingReason::NotCollected })
+                .collect(),
             stdout: self.stdout.report(),
             stderr: self.stderr.report(),
             posture: ready_at.map(|_| Posture {
@@ -297,6 +304,7 @@ impl<'a> Flight<'a> {
                 networking: "disabled".to_owned(),
                 runtime_version: sandbox.runtime.version.clone(),
                 runtime_sha256: sandbox.runtime.sha256.clone(),
+                runtime_pack: None,
                 rootfs_sha256: sandbox.rootfs.sha256.clone(),
                 config_sha256,
             }),

@@ -1,7 +1,8 @@
 //! How an attempt ended, in the words that requesters read.
 //!
 //! The words are these and no others: `wall`, `cpu`, `memory`, `output`, `pids`, `cancelled`,
-//! `cancelled_before_start`, `deadline`, `server_restarted`, `executor_unavailable`, `executor_failure`.
+//! `cancelled_before_start`, `deadline`, `server_restarted`, `requested_output_unavailable`, `executor_unavailable`,
+//! `executor_failure`.
 
 use mesh_node_core::event::CloseReason;
 use mesh_protocol::evidence::receipt::Outcome;
@@ -84,7 +85,8 @@ impl Verdict {
             KilledBy::Cpu => "cpu",
             KilledBy::Output => "output",
             KilledBy::Pids => "pids",
-            KilledBy::NotReady | KilledBy::SandboxLost => "executor_failure",
+            KilledBy::RequestedOutputUnavailable => "requested_output_unavailable",
+            KilledBy::NotReady | KilledBy::SandboxLost | KilledBy::ControlBroken => "executor_failure",
         });
         Self {
             outcome,
@@ -123,6 +125,8 @@ mod tests {
                 max_file_mb: true,
             },
             resource_usage: ResourceUsage::default(),
+            artifacts: Vec::new(),
+            missing_outputs: Vec::new(),
             stdout: nothing.clone(),
             stderr: nothing,
             posture: None,
