@@ -24,6 +24,11 @@ impl Capture {
         Self { stream, pipe: Some(pipe), keep, seen: 0, kept: 0, hash: Sha256::new() }
     }
 
+    /// A stream that nobody read.
+    pub(crate) fn unread(stream: Stream) -> Self {
+        Self { stream, pipe: None, keep: 0, seen: 0, kept: 0, hash: Sha256::new() }
+    }
+
     /// The pipe to wait on, until its end.
     pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)

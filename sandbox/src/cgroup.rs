@@ -18,7 +18,7 @@
 mod group;
 mod layout;
 
-pub(crate) use group::{Group, Usage};
+pub(crate) use group::{Ceilings, Group, Usage};
 use layout::Layout;
 
 use std::path::{Path, PathBuf};

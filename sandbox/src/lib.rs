@@ -37,14 +37,19 @@ mod bundle;
 mod cancel;
 mod capture;
 mod cgroup;
+pub mod control;
+pub mod dialogue;
+mod guest;
 mod guest_memory;
 mod home;
 mod isolation;
 mod job;
 mod language;
 mod launch;
+mod leavings;
 pub mod limits;
 mod outcome;
+mod pool;
 mod preflight;
 mod report;
 mod rootfs;
@@ -63,6 +68,7 @@ pub use job::{InputFile, InvalidJob, Job};
 pub use language::{ENVIRONMENT, Language};
 pub use limits::{Bound, Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
 pub use outcome::{Breach, KilledBy, Observed, Outcome};
+pub use pool::PoolConfig;
 pub use preflight::{Capabilities, LanguageSupport, Preflight, Probe};
 pub use report::{
     JobObserver, JobReport, MissingOutput, MissingReason, OutputFile, Posture, ResourceUsage, Stream,

@@ -4,8 +4,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expected")]
 
 mod fixture;
+mod init;
 mod isolation;
 mod languages;
 mod lifecycle;
 mod limits;
+mod outputs;
+mod pool;
 mod without_root;
