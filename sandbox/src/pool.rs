@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::guest::Guest;
+use crate::language::Language;
 use crate::launch::{Kind, Launcher};
 use crate::limits::{ARMED_MIB, READY_DEADLINE};
 
@@ -28,10 +29,12 @@ const REFILL_DELAY: Duration = Duration::from_millis(50);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How many sandboxes wait for jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// For each language of each runtime; 0 for none.
     pub armed: usize,
+    /// The languages to keep ready, as far as they work here.
+    pub languages: Vec<Language>,
     /// What all of them are charged with together, at [`ARMED_MIB`] each.
     pub memory_mb: u64,
     /// How long one may wait before it is replaced.
@@ -40,7 +43,7 @@ pub struct PoolConfig {
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { armed: 2, memory_mb: 512, age: Duration::from_secs(600) }
+        Self { armed: 2, languages: Language::ALL.to_vec(), memory_mb: 512, age: Duration::from_secs(600) }
     }
 }
 

@@ -151,7 +151,8 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
     prove_languages(&mut sandbox, probes)?;
     if proven.freeze && config.pool.armed > 0 {
         let fit: Vec<Kind> = sandbox.launcher.kinds().filter(|kind| !sandbox.unfit.contains(kind)).collect();
-        let pool = Pool::open(Arc::clone(&sandbox.launcher), fit.into_iter(), config.pool);
+        let kept = fit.into_iter().filter(|kind| config.pool.languages.contains(&kind.language));
+        let pool = Pool::open(Arc::clone(&sandbox.launcher), kept, config.pool.clone());
         sandbox.pool = Some(pool.map_err(SandboxError::at("start a thread for", &config.home))?);
     }
     Ok(sandbox)

@@ -11,6 +11,7 @@ use mesh_sandbox::{
 };
 
 use crate::fixture::{Log, cgroups_naming, open, processes_naming, wait_until_armed};
+use crate::hostile::HOSTILE;
 
 const STUBBORN: &str = "trap '' TERM INT HUP; (while :; do sleep 1; done) & while :; do sleep 1; done";
 
@@ -70,28 +71,13 @@ fn mixed_hostile_jobs_side_by_side_leave_no_process_group_directory_or_descripto
     let Some(fixture) = open() else { return };
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
-    let limits = RequestedLimits {
-        wall_seconds: Some(1),
-        mem_mb: Some(32),
-        max_pids: Some(32),
-        ..RequestedLimits::default()
-    };
-    let codes = [
-        (Language::Bash, "yes"),
-        (Language::Bash, STUBBORN),
-        (Language::Python, "import os\nwhile True: os.fork()"),
-        (Language::Python, "x = []\nwhile True: x.append(bytearray(1 << 20))"),
-        (Language::Node, "setInterval(() => {}, 10)"),
-        (Language::Bash, "kill -9 $$"),
-    ];
     std::thread::scope(|scope| {
         for lane in 0..3 {
             let fixture = &fixture;
             scope.spawn(move || {
-                for (language, code) in codes.iter().cycle().skip(lane * 2).take(4) {
-                    let (report, _) = fixture.run_limited(*language, code, limits);
-                    assert_ne!(report.outcome, Outcome::Succeeded, "{code}");
-                    assert_ne!(report.outcome, Outcome::Error, "{code}: {report:?}");
+                for hostile in HOSTILE.iter().skip(lane).step_by(3) {
+                    let (report, _) = fixture.run_job(&hostile.job());
+                    assert!(hostile.is_right(&report), "{}: {report:?}", hostile.name);
                 }
             });
         }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expected")]
 
 mod fixture;
+mod hostile;
 mod init;
 mod isolation;
 mod languages;
