@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use mesh_protocol::api::job::RunRequest;
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobSpec, JobStatus};
+use mesh_protocol::job::{JobSpec, JobStatus};
 use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, Sandbox, SandboxConfig};
 
 use crate::mesh::Mesh;
@@ -54,17 +53,11 @@ pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, root: &Path) -> an
 }
 
 async fn job(mesh: &Mesh) -> anyhow::Result<Duration> {
-    let spec = JobSpec {
-        language: mesh_protocol::job::Language::Python,
-        code: CODE.to_owned(),
-        stdin: String::new(),
-        limits: JobLimits::default(),
-        minimum_isolation: IsolationClass::GvisorApplicationKernel,
-    };
+    let spec = JobSpec::new(mesh_protocol::job::Language::Python, CODE);
     let on = Some("nova".to_owned());
     let started = Instant::now();
     let client = &mesh.atlas.client;
-    let receipt = client.run(&RunRequest { spec, on, idempotency_key: None, deadline_seconds: None }).await?;
+    let receipt = client.run(&RunRequest { on, ..RunRequest::new(spec) }).await?;
     let job = client.job_result(receipt.job_id, RESULT_SECONDS).await?;
     let took = started.elapsed();
     ensure!(job.status == JobStatus::Succeeded, "{:?}: {:?}", job.status, job.result);

@@ -9,6 +9,8 @@
 )]
 
 mod asks;
+mod contract;
 mod hostile;
 mod jobs;
 mod pair;
+mod parts;
