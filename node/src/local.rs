@@ -368,3 +368,27 @@ impl Service for Local {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_anothers_is_not_there_whatever_either_is_called() {
+        let tenant = |name: &str| Principal::Tenant { tenant: name.to_owned(), principal: "key".to_owned() };
+        let agent = Principal::Agent { name: "acme".parse().unwrap(), flight: None };
+        assert!(Local::shows(&tenant("acme"), "acme"));
+        assert!(Local::shows(&agent, "@acme"));
+        assert!(Local::shows(&Principal::Operator, "acme"));
+        for (who, whose) in [
+            (&tenant("acme"), "umbrella"),
+            (&tenant("acme"), "@acme"),
+            (&tenant("acme"), "operator"),
+            (&agent, "acme"),
+            (&agent, "@umbrella"),
+            (&Principal::Anonymous, "acme"),
+        ] {
+            assert!(!Local::shows(who, whose), "{who:?} and {whose}");
+        }
+    }
+}

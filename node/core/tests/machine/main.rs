@@ -12,5 +12,6 @@ mod asks;
 mod contract;
 mod hostile;
 mod jobs;
+mod moving;
 mod pair;
 mod parts;
