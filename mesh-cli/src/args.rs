@@ -19,7 +19,9 @@ pub(crate) use looking::{
     CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, PingArgs, SetupArgs, SetupTarget, StatusArgs,
     Subject, Topic, VerifyArgs,
 };
-pub(crate) use running::{JobsArgs, RunArgs};
+pub(crate) use running::{
+    InputArg, JobAttestationArgs, JobListArgs, JobLogsArgs, JobResultArgs, JobsArgs, JobsCommand, RunArgs,
+};
 pub(crate) use trusting::{AllowArgs, BlockArgs, DenyArgs, RevokeArgs, UnblockArgs};
 
 use std::path::PathBuf;
@@ -117,7 +119,7 @@ pub(crate) enum Command {
     Messages(MessagesArgs),
     /// Run a Python, Node.js or Bash program in a sandbox.
     Run(RunArgs),
-    /// List jobs, or show one.
+    /// List jobs, or show, follow, stop or await one.
     Jobs(JobsArgs),
     /// Stop an ask or a job.
     Cancel(CancelArgs),

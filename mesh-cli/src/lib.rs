@@ -22,6 +22,7 @@ mod foreign;
 mod founding;
 mod input;
 mod invocation;
+mod job_files;
 mod logging;
 mod measure;
 mod printer;

@@ -21,7 +21,9 @@ use hyper::Method;
 use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
 };
-use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::job::{
+    EventPage, JobCapabilities, JobFilter, JobPage, JobReceipt, JobView, OutputView, RunRequest,
+};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
@@ -147,8 +149,27 @@ impl Client {
     }
 
     /// Jobs asked for there, newest first, without their outputs.
-    pub async fn jobs(&self, limit: usize) -> Answer<Vec<JobView>> {
-        self.get(Target::new("jobs").parameter("limit", limit)).await
+    pub async fn jobs(&self, filter: &JobFilter, limit: usize) -> Answer<JobPage> {
+        let target = Target::new("jobs").parameter("limit", limit);
+        let target = target.parameter_if("status", filter.status).parameter_if("language", filter.language);
+        let target = target.parameter_if("cursor", filter.cursor.as_ref());
+        self.get(target).await
+    }
+
+    /// The events of a job behind a place; at least one, unless it has ended or `wait_seconds` (0 to 300) are over.
+    pub async fn job_events(&self, job: JobId, after: u64, wait_seconds: u64) -> Answer<EventPage> {
+        let target = Target::new("jobs").segment(job).segment("events").parameter("after", after);
+        self.waiting(target.parameter("wait_seconds", wait_seconds), wait_seconds).await
+    }
+
+    /// The files a job left.
+    pub async fn job_outputs(&self, job: JobId) -> Answer<Vec<OutputView>> {
+        self.get(Target::new("jobs").segment(job).segment("outputs")).await
+    }
+
+    /// What jobs may be here.
+    pub async fn job_capabilities(&self) -> Answer<JobCapabilities> {
+        self.get(Target::new("capabilities")).await
     }
 
     /// One job as it is now.
@@ -170,6 +191,18 @@ impl Client {
     /// The job's evidence, byte for byte.
     pub async fn evidence(&self, job: JobId) -> Answer<Bytes> {
         let target = Target::new("jobs").segment(job).segment("evidence");
+        self.exchange(Method::GET, target, Bytes::new(), Duration::ZERO).await
+    }
+
+    /// The envelope in it, byte for byte.
+    pub async fn attestation(&self, job: JobId) -> Answer<Bytes> {
+        let target = Target::new("jobs").segment(job).segment("attestation");
+        self.exchange(Method::GET, target, Bytes::new(), Duration::ZERO).await
+    }
+
+    /// The result artifact in it, byte for byte.
+    pub async fn result_artifact(&self, job: JobId) -> Answer<Bytes> {
+        let target = Target::new("jobs").segment(job).segment("result-artifact");
         self.exchange(Method::GET, target, Bytes::new(), Duration::ZERO).await
     }
 

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  start ──> jobs ──a thread for each slot──> sandbox ──> ending ──signed──> Event::JobEnded
+//!                                                │ └ output ──> pump ──one thread──> Event::JobEvents
 //!                                                │ READY
-//!  close ──> errands <───────────────────────────┘
-//!               └────one thread────> ending ──signed──> Event::JobEnded, or Event::JobStarted
+//!  close, attest ──> errands <───────────────────┘
+//!                      └──one thread──> ending ──signed──> Event::JobEnded, JobAttested, or JobStarted
 //! ```
 //!
 //! The core says which jobs run and how many at once; here nothing is chosen, placed, retried or stored. Calls that
@@ -15,11 +16,14 @@
 //! was reported by the sandbox.
 
 mod attempt;
+mod files;
 mod output;
 mod preparation;
 mod proof;
+mod pump;
 mod queue;
 mod receipt;
+mod record;
 mod recording;
 mod translation;
 mod verdict;
@@ -34,11 +38,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_protocol::api::node::{Check, ExecutorView};
 use mesh_protocol::id::{JobId, NodeId};
+use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_sandbox::Sandbox;
 
 use crate::identity::NodeKey;
 use attempt::Attempts;
 use proof::Signer;
+use pump::Pump;
 use queue::{Errand, Queue};
 
 /// How long [`Executor::shutdown`] waits: a killed sandbox is given ten seconds, signing and committing take less.
@@ -84,6 +90,7 @@ pub struct ExecutorReport {
 /// Runs and closes jobs. Dropping it ends the jobs that run, without waiting for their reports.
 pub struct Executor {
     queue: Arc<Queue>,
+    pump: Arc<Pump>,
 }
 
 impl fmt::Debug for Executor {
@@ -95,6 +102,7 @@ impl fmt::Debug for Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.queue.close();
+        self.pump.close();
     }
 }
 
@@ -118,20 +126,23 @@ impl Executor {
         prepared.await.map_err(io::Error::other)?
     }
 
-    /// Starts a thread for each slot, one at least to answer for jobs that cannot run, and the one for errands.
+    /// Starts a thread for each slot, one at least to answer for jobs that cannot run, the one for errands and
+    /// the one for events.
     fn spawn(
         sandbox: Option<Sandbox>,
         slots: u32,
         signer: Signer,
         report: Arc<dyn Report>,
     ) -> io::Result<Self> {
-        let executor = Self { queue: Arc::default() };
-        let attempts = Attempts::new(sandbox, signer, report, Arc::clone(&executor.queue));
+        let executor = Self { queue: Arc::default(), pump: Arc::default() };
+        let waiting = (Arc::clone(&executor.queue), Arc::clone(&executor.pump));
+        let attempts = Attempts::new(sandbox, signer, report, waiting);
         let attempts = Arc::new(attempts);
         for number in 1..=slots.max(1) {
             executor.spawn_one(format!("job-{number}"), &attempts, Attempts::run_jobs)?;
         }
         executor.spawn_one("job-errands".to_owned(), &attempts, Attempts::run_errands)?;
+        executor.spawn_one("job-events".to_owned(), &attempts, Attempts::run_pump)?;
         Ok(executor)
     }
 
@@ -146,9 +157,9 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs a job. [`Event::JobStarted`] and [`Event::JobEnded`] follow.
-    pub fn start(&self, ticket: JobTicket) {
-        self.queue.start(ticket);
+    /// Runs a job. [`Event::JobStarted`], [`Event::JobEvents`] and [`Event::JobEnded`] follow.
+    pub fn start(&self, ticket: JobTicket, spec: Box<JobSpec>) {
+        self.queue.start(ticket, spec);
     }
 
     /// Stops a job, whether it runs or still waits for its worker; has no effect on one that has ended.
@@ -161,6 +172,11 @@ impl Executor {
         self.queue.send(Errand::Close(ticket, reason));
     }
 
+    /// Attests an end that was decided here for a job that was to run elsewhere. [`Event::JobAttested`] follows.
+    pub fn attest(&self, ticket: JobTicket, result: JobResult) {
+        self.queue.send(Errand::Attest(ticket, result));
+    }
+
     /// How many jobs have been started here and have not ended.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -170,9 +186,10 @@ impl Executor {
     /// Ends every job, as jobs that a restart interrupts, and waits until their ends are reported: call it while the
     /// reports are still taken in. Returns whether all were, within [`SHUTDOWN_WAIT`].
     pub async fn shutdown(&self) -> bool {
-        let queue = Arc::clone(&self.queue);
+        let (queue, pump) = (Arc::clone(&self.queue), Arc::clone(&self.pump));
         let drained = tokio::task::spawn_blocking(move || {
             queue.close();
+            pump.close();
             queue.wait_until_left(SHUTDOWN_WAIT)
         });
         drained.await.unwrap_or(false)

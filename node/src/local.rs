@@ -23,7 +23,9 @@ use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
 };
 use mesh_protocol::api::error::{ApiError, ErrorKind};
-use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::job::{
+    EventPage, JobCapabilities, JobFilter, JobPage, JobReceipt, JobView, OutputView, RunRequest,
+};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
@@ -40,7 +42,7 @@ use crate::delivery::Delivery;
 use crate::doorkeeper::Doorkeeper;
 use crate::identity::{Admission, MeshRoot};
 use crate::network::Network;
-use crate::service::{FlightFilter, MessageFilter, Principal, Service};
+use crate::service::{EventCursor, FlightFilter, MessageFilter, Principal, Service};
 use crate::storage::{Database, Snapshot};
 use crate::surroundings::Jobs;
 use crate::writer::{SubmitError, WriterHandle};
@@ -126,6 +128,9 @@ impl Local {
                 let hops = flight.map(|flight| self.agents.hops(flight)).unwrap_or_default();
                 Caller::Agent { name: name.clone(), hops }
             }
+            Principal::Tenant { tenant, principal } => {
+                Caller::Tenant { tenant: tenant.clone(), principal: principal.clone() }
+            }
             // The API lets nobody without a credential this far.
             Principal::Operator | Principal::Anonymous => Caller::Operator,
         }
@@ -135,7 +140,8 @@ impl Local {
     fn shows(who: &Principal, requester: &str) -> bool {
         match who {
             Principal::Operator => true,
-            Principal::Agent { name, .. } => requester.trim_start_matches('@') == name.as_str(),
+            Principal::Agent { name, .. } => requester.strip_prefix('@') == Some(name.as_str()),
+            Principal::Tenant { tenant, .. } => requester == tenant,
             Principal::Anonymous => false,
         }
     }
@@ -204,6 +210,7 @@ impl Service for Local {
         let principal = match who {
             Principal::Operator => "operator".to_owned(),
             Principal::Agent { name, .. } => format!("@{name}.node:{}", self.name),
+            Principal::Tenant { tenant, principal } => format!("{tenant}/{principal}"),
             Principal::Anonymous => "nobody".to_owned(),
         };
         let may = who.may();
@@ -266,15 +273,38 @@ impl Service for Local {
     }
 
     async fn run(&self, who: &Principal, request: RunRequest) -> Result<JobReceipt, ApiError> {
-        let bytes = request.spec.code.len().saturating_add(request.spec.stdin.len());
-        match self.command(Command::Run(self.caller(who), request), bytes).await? {
-            Reply::Job(receipt) => Ok(receipt),
-            _ => Err(mismatch()),
-        }
+        jobs::run(self, who, request).await
     }
 
-    async fn jobs(&self, who: &Principal, limit: usize) -> Result<Vec<JobView>, ApiError> {
-        jobs::list(self, who, limit)
+    async fn jobs(&self, who: &Principal, filter: JobFilter, limit: usize) -> Result<JobPage, ApiError> {
+        jobs::list(self, who, &filter, limit)
+    }
+
+    async fn job_events(
+        &self,
+        who: &Principal,
+        job: JobId,
+        behind: EventCursor,
+        wait: Duration,
+    ) -> Result<EventPage, ApiError> {
+        let news = |page: &EventPage| page.ended || !page.events.is_empty();
+        self.until(wait, news, || jobs::events(self, who, job, behind)).await
+    }
+
+    async fn job_outputs(&self, who: &Principal, job: JobId) -> Result<Vec<OutputView>, ApiError> {
+        jobs::outputs(self, who, job)
+    }
+
+    async fn job_capabilities(&self, _: &Principal) -> Result<JobCapabilities, ApiError> {
+        Ok(jobs::capabilities(self))
+    }
+
+    async fn attestation(&self, who: &Principal, job: JobId) -> Result<Bytes, ApiError> {
+        jobs::attestation(self, who, job)
+    }
+
+    async fn result_artifact(&self, who: &Principal, job: JobId) -> Result<Bytes, ApiError> {
+        jobs::result_artifact(self, who, job)
     }
 
     async fn job(&self, who: &Principal, job: JobId) -> Result<JobView, ApiError> {
@@ -336,5 +366,29 @@ impl Service for Local {
     async fn shutdown(&self, _: &Principal) -> Result<(), ApiError> {
         self.stopping.cancel();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_anothers_is_not_there_whatever_either_is_called() {
+        let tenant = |name: &str| Principal::Tenant { tenant: name.to_owned(), principal: "key".to_owned() };
+        let agent = Principal::Agent { name: "acme".parse().unwrap(), flight: None };
+        assert!(Local::shows(&tenant("acme"), "acme"));
+        assert!(Local::shows(&agent, "@acme"));
+        assert!(Local::shows(&Principal::Operator, "acme"));
+        for (who, whose) in [
+            (&tenant("acme"), "umbrella"),
+            (&tenant("acme"), "@acme"),
+            (&tenant("acme"), "operator"),
+            (&agent, "acme"),
+            (&agent, "@umbrella"),
+            (&Principal::Anonymous, "acme"),
+        ] {
+            assert!(!Local::shows(who, whose), "{who:?} and {whose}");
+        }
     }
 }

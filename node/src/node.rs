@@ -141,6 +141,7 @@ impl Node {
             randomness,
             agents: parts.agents,
             named_executors: parts.named_executors,
+            job_policy: parts.job_policy,
             look: parts.look,
             pace: parts.pace,
         };

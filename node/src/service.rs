@@ -20,7 +20,9 @@ use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
 };
 use mesh_protocol::api::error::ApiError;
-use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::job::{
+    EventPage, JobCapabilities, JobFilter, JobPage, JobReceipt, JobView, OutputView, RunRequest,
+};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
@@ -34,6 +36,11 @@ pub const LIST_ROWS_DEFAULT: usize = 50;
 /// Rows a list has at most.
 pub const LIST_ROWS_MAX: usize = 500;
 
+/// Events of a job when the caller names no limit.
+pub const EVENT_ROWS_DEFAULT: usize = 1_000;
+/// Events of a job at most.
+pub const EVENT_ROWS_MAX: usize = mesh_node_core::limits::EVENT_PAGE_MAX;
+
 /// Who is calling, as its credential says. Never taken from the text of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
@@ -45,6 +52,13 @@ pub enum Principal {
         name: Name,
         /// The flight it is working on; asks it makes continue that flight's hop chain.
         flight: Option<FlightId>,
+    },
+    /// The holder of a key to run jobs with, and to see those of its tenant.
+    Tenant {
+        /// On whose behalf.
+        tenant: String,
+        /// Who in particular.
+        principal: String,
     },
     /// No credential.
     Anonymous,
@@ -67,6 +81,17 @@ pub struct FlightFilter {
     /// In this state only.
     #[serde(default)]
     pub state: Option<FlightState>,
+}
+
+/// Where to go on reading a job's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EventCursor {
+    /// Behind this event; 0 for the beginning.
+    #[serde(default)]
+    pub after: u64,
+    /// How many at most; [`EVENT_ROWS_DEFAULT`] when absent, never more than [`EVENT_ROWS_MAX`].
+    #[serde(default)]
+    pub limit: Option<usize>,
 }
 
 /// The operations of a node. Lists are newest first and never longer than the `limit` given, which is 1 to
@@ -148,8 +173,9 @@ pub trait Service: Send + Sync + 'static {
     fn jobs(
         &self,
         who: &Principal,
+        filter: JobFilter,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<JobView>, ApiError>> + Send;
+    ) -> impl Future<Output = Result<JobPage, ApiError>> + Send;
 
     /// One job as it is now.
     fn job(&self, who: &Principal, job: JobId) -> impl Future<Output = Result<JobView, ApiError>> + Send;
@@ -162,6 +188,28 @@ pub trait Service: Send + Sync + 'static {
         wait: Duration,
     ) -> impl Future<Output = Result<JobView, ApiError>> + Send;
 
+    /// The events of a job behind a cursor, at most `limit`; at least one, unless the job has ended or `wait` is over.
+    fn job_events(
+        &self,
+        who: &Principal,
+        job: JobId,
+        behind: EventCursor,
+        wait: Duration,
+    ) -> impl Future<Output = Result<EventPage, ApiError>> + Send;
+
+    /// The files a job left.
+    fn job_outputs(
+        &self,
+        who: &Principal,
+        job: JobId,
+    ) -> impl Future<Output = Result<Vec<OutputView>, ApiError>> + Send;
+
+    /// What jobs may be here.
+    fn job_capabilities(
+        &self,
+        who: &Principal,
+    ) -> impl Future<Output = Result<JobCapabilities, ApiError>> + Send;
+
     /// Asks for a job to be stopped. Repeating it is harmless.
     fn cancel_job(
         &self,
@@ -171,6 +219,20 @@ pub trait Service: Send + Sync + 'static {
 
     /// The job's evidence, byte for byte as it was stored.
     fn evidence(&self, who: &Principal, job: JobId) -> impl Future<Output = Result<Bytes, ApiError>> + Send;
+
+    /// The envelope in it, byte for byte as it was signed.
+    fn attestation(
+        &self,
+        who: &Principal,
+        job: JobId,
+    ) -> impl Future<Output = Result<Bytes, ApiError>> + Send;
+
+    /// The result artifact in it, byte for byte as it was digested.
+    fn result_artifact(
+        &self,
+        who: &Principal,
+        job: JobId,
+    ) -> impl Future<Output = Result<Bytes, ApiError>> + Send;
 
     /// What waits for each peer.
     fn outboxes(&self, who: &Principal) -> impl Future<Output = Result<Vec<PeerOutbox>, ApiError>> + Send;

@@ -151,6 +151,7 @@ fn claims(capabilities: &Capabilities) -> ExecutorView {
         languages: capabilities.languages.iter().map(|language| language.name().to_owned()).collect(),
         slots: capabilities.slots.into(),
         running: 0,
+        runtimes: None,
         unavailable: None,
     }
 }

@@ -11,6 +11,7 @@ use mesh_node_core::event::{Action, CloseReason, Event, JobTicket};
 use mesh_node_core::limits::JOB_QUEUE_MAX;
 use mesh_node_core::machine::Machine;
 use mesh_protocol::id::{JobId, NodeId};
+use mesh_protocol::job::{JobResult, JobSpec};
 use tokio::sync::watch;
 
 use crate::agents::{Agents, Start};
@@ -21,14 +22,17 @@ use crate::writer::Perform;
 
 /// Runs and closes jobs, and reports what became of each. Nothing here may block but [`RunJobs::shutdown`].
 pub trait RunJobs: Send + Sync {
-    /// Runs a job. [`Event::JobStarted`] and [`Event::JobEnded`] follow.
-    fn start(&self, ticket: JobTicket);
+    /// Runs a job. [`Event::JobStarted`], [`Event::JobEvents`] and [`Event::JobEnded`] follow.
+    fn start(&self, ticket: JobTicket, spec: Box<JobSpec>);
 
     /// Stops a job, whether it runs or still waits; has no effect on one that has ended.
     fn stop(&self, origin: NodeId, job: JobId);
 
     /// Attests the end of a job that is not running. [`Event::JobEnded`] follows.
     fn close(&self, ticket: JobTicket, reason: CloseReason);
+
+    /// Attests an end that this node decided for a job that was to run elsewhere. [`Event::JobAttested`] follows.
+    fn attest(&self, ticket: JobTicket, result: JobResult);
 
     /// How many jobs were started here and have not ended.
     fn running(&self) -> usize;
@@ -38,8 +42,8 @@ pub trait RunJobs: Send + Sync {
 }
 
 impl RunJobs for Executor {
-    fn start(&self, ticket: JobTicket) {
-        Self::start(self, ticket);
+    fn start(&self, ticket: JobTicket, spec: Box<JobSpec>) {
+        Self::start(self, ticket, spec);
     }
 
     fn stop(&self, origin: NodeId, job: JobId) {
@@ -48,6 +52,10 @@ impl RunJobs for Executor {
 
     fn close(&self, ticket: JobTicket, reason: CloseReason) {
         Self::close(self, ticket, reason);
+    }
+
+    fn attest(&self, ticket: JobTicket, result: JobResult) {
+        Self::attest(self, ticket, result);
     }
 
     fn running(&self) -> usize {
@@ -70,9 +78,10 @@ struct JobsState {
 }
 
 enum Order {
-    Start(JobTicket),
+    Start(JobTicket, Box<JobSpec>),
     Stop(NodeId, JobId),
     Close(JobTicket, CloseReason),
+    Attest(JobTicket, JobResult),
 }
 
 impl fmt::Debug for Jobs {
@@ -108,9 +117,10 @@ impl Jobs {
 
 fn give(executor: &Arc<dyn RunJobs>, order: Order) {
     match order {
-        Order::Start(ticket) => executor.start(ticket),
+        Order::Start(ticket, spec) => executor.start(ticket, spec),
         Order::Stop(origin, job) => executor.stop(origin, job),
         Order::Close(ticket, reason) => executor.close(ticket, reason),
+        Order::Attest(ticket, result) => executor.attest(ticket, result),
     }
 }
 
@@ -142,9 +152,10 @@ impl Perform<Machine> for Surroundings {
                 self.agents.start(Start { origin, flight, attempt, agent, task, remaining_ms, hops });
             }
             Action::StopRun { origin, flight } => self.agents.stop(origin, flight),
-            Action::StartJob(ticket) => self.jobs.order(Order::Start(ticket)),
+            Action::StartJob(ticket, spec) => self.jobs.order(Order::Start(ticket, spec)),
             Action::StopJob { origin, job } => self.jobs.order(Order::Stop(origin, job)),
             Action::CloseJob(ticket, reason) => self.jobs.order(Order::Close(ticket, reason)),
+            Action::AttestEnd(ticket, result) => self.jobs.order(Order::Attest(ticket, result)),
             Action::WakeAt(at) => self.timer.wake_at(at),
             Action::FlightChanged(_) | Action::JobChanged(_) => {
                 self.changes.send_modify(|count| *count = count.wrapping_add(1));

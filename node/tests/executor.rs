@@ -6,20 +6,30 @@
 #[path = "executor/fixture.rs"]
 mod fixture;
 
-use fixture::{open, open_with, prepare, ticket};
-use mesh_node_core::event::{CloseReason, JobTicket};
-use mesh_protocol::evidence::event::EventKind::{Accepted, Finished, Started, Stdout, Truncated};
+use fixture::{Asked, job, open, open_with, prepare};
+use mesh_node_core::event::{CloseReason, Event, JobTicket};
+use mesh_node_core::evidence::{Attested, judge};
+use mesh_protocol::evidence::artifact::Captured;
+use mesh_protocol::evidence::bundle::Bundle;
+use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::event::EventKind::{
+    Accepted, Artifact, Finished, Started, Stdout, Truncated, Violation,
+};
+use mesh_protocol::evidence::receipt::Outcome;
+use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobStatus, Language, OUTPUT_BYTES_MAX};
+use mesh_protocol::job::{
+    Contents, InputFile, JobLimits, JobResult, JobStatus, Language, OUTPUT_BYTES_MAX, OutputFile,
+};
 
 const SLEEP: &str = "sleep 60";
 
 #[tokio::test]
 async fn a_job_runs_and_the_node_that_asked_finds_its_proof_good() {
     let Some(node) = open().await else { return };
-    let mut asked = ticket(1, Language::Python, "import sys; print(sys.stdin.read().upper())");
+    let mut asked = job(1, Language::Python, "import sys; print(sys.stdin.read().upper())");
     asked.spec.stdin = "hello".to_owned();
-    let ended = node.run(asked);
+    let ended = node.run(&asked);
     assert_eq!((ended.result.status, ended.result.exit_code), (JobStatus::Succeeded, Some(0)));
     assert_eq!((ended.result.stdout.as_str(), ended.result.killed_by.as_deref()), ("HELLO\n", None));
     assert_eq!(ended.result.isolation, Some(IsolationClass::GvisorApplicationKernel));
@@ -37,7 +47,7 @@ async fn a_job_runs_and_the_node_that_asked_finds_its_proof_good() {
 #[tokio::test]
 async fn nothing_a_requester_reads_names_a_place_on_this_machine() {
     let Some(node) = open().await else { return };
-    let ended = node.run(ticket(1, Language::Bash, "pwd; mount; env"));
+    let ended = node.run(&job(1, Language::Bash, "pwd; mount; env"));
     let dir = node.dir.path().to_str().unwrap();
     assert!(ended.result.stdout.contains("/work"));
     assert!(!ended.result.stdout.contains(dir));
@@ -47,7 +57,7 @@ async fn nothing_a_requester_reads_names_a_place_on_this_machine() {
 #[tokio::test]
 async fn another_exit_code_is_a_failure_with_that_code() {
     let Some(node) = open().await else { return };
-    let ended = node.run(ticket(1, Language::Bash, "echo no >&2; exit 3"));
+    let ended = node.run(&job(1, Language::Bash, "echo no >&2; exit 3"));
     assert_eq!((ended.result.status, ended.result.exit_code), (JobStatus::Failed, Some(3)));
     assert_eq!((ended.result.stderr.as_str(), ended.result.killed_by.as_deref()), ("no\n", None));
     assert!(ended.result.may_have_run);
@@ -57,9 +67,9 @@ async fn another_exit_code_is_a_failure_with_that_code() {
 #[tokio::test]
 async fn a_job_over_its_wall_time_is_timed_out() {
     let Some(node) = open().await else { return };
-    let mut asked = ticket(1, Language::Bash, SLEEP);
+    let mut asked = job(1, Language::Bash, SLEEP);
     asked.spec.limits = JobLimits { wall_seconds: 1, ..JobLimits::default() };
-    let ended = node.run(asked);
+    let ended = node.run(&asked);
     assert_eq!(ended.result.status, JobStatus::TimedOut);
     assert_eq!((ended.result.killed_by.as_deref(), ended.result.exit_code), (Some("wall"), None));
     assert!(ended.result.duration_ms >= 1_000);
@@ -69,11 +79,11 @@ async fn a_job_over_its_wall_time_is_timed_out() {
 #[tokio::test]
 async fn a_running_job_is_stopped_on_request() {
     let Some(node) = open().await else { return };
-    let asked = ticket(1, Language::Bash, SLEEP);
-    let (origin, job) = (asked.origin, asked.job);
-    node.executor.start(asked);
-    assert_eq!(node.next_started(), job);
-    node.executor.stop(origin, job);
+    let asked = job(1, Language::Bash, SLEEP);
+    let (origin, id) = (asked.origin, asked.job);
+    node.start(&asked);
+    assert_eq!(node.next_started(), id);
+    node.executor.stop(origin, id);
     let ended = node.next_ended();
     assert_eq!(ended.result.status, JobStatus::Cancelled);
     assert_eq!(ended.result.killed_by.as_deref(), Some("cancelled"));
@@ -84,14 +94,14 @@ async fn a_running_job_is_stopped_on_request() {
 #[tokio::test]
 async fn jobs_run_side_by_side_and_one_stopped_while_it_waits_never_starts() {
     let Some(node) = open_with(2).await else { return };
-    let tickets: Vec<JobTicket> = (1..=3).map(|number| ticket(number, Language::Bash, SLEEP)).collect();
+    let tickets: Vec<Asked> = (1..=3).map(|number| job(number, Language::Bash, SLEEP)).collect();
     let [first, second, third] = tickets.as_slice() else { panic!("three") };
-    node.executor.start(first.clone());
-    node.executor.start(second.clone());
+    node.start(first);
+    node.start(second);
     let mut started = [node.next_started(), node.next_started()];
     started.sort_unstable();
     assert_eq!(started, [first.job, second.job]);
-    node.executor.start(third.clone());
+    node.start(third);
     for ticket in [third, second, first] {
         node.executor.stop(ticket.origin, ticket.job);
     }
@@ -106,7 +116,7 @@ async fn jobs_run_side_by_side_and_one_stopped_while_it_waits_never_starts() {
 #[tokio::test]
 async fn output_that_is_no_text_is_signed_byte_for_byte() {
     let Some(node) = open().await else { return };
-    let ended = node.run(ticket(1, Language::Python, "import os; os.write(1, bytes(range(256)))"));
+    let ended = node.run(&job(1, Language::Python, "import os; os.write(1, bytes(range(256)))"));
     assert!(node.judged_complete(&ended));
     let (verified, _) = node.verify(&ended);
     let bytes: Vec<u8> = (0..=255).collect();
@@ -118,7 +128,7 @@ async fn output_that_is_no_text_is_signed_byte_for_byte() {
 async fn output_at_its_worst_is_cut_and_still_proven() {
     let Some(node) = open().await else { return };
     let code = "import os\nfor fd in 1, 2:\n    for _ in range(20): os.write(fd, b'\\x01' * 65536)";
-    let ended = node.run(ticket(1, Language::Python, code));
+    let ended = node.run(&job(1, Language::Python, code));
     assert_eq!(ended.result.status, JobStatus::Succeeded);
     assert!(ended.result.truncated && ended.result.stdout.len() <= OUTPUT_BYTES_MAX);
     assert!(node.judged_complete(&ended));
@@ -132,8 +142,8 @@ async fn output_at_its_worst_is_cut_and_still_proven() {
 #[tokio::test]
 async fn a_shutdown_ends_what_runs_as_a_restart_would_and_reports_it() {
     let Some(node) = open().await else { return };
-    let asked = ticket(1, Language::Bash, SLEEP);
-    node.executor.start(asked.clone());
+    let asked = job(1, Language::Bash, SLEEP);
+    node.start(&asked);
     assert_eq!(node.next_started(), asked.job);
     assert!(node.executor.shutdown().await);
     let ended = node.next_ended();
@@ -154,7 +164,7 @@ async fn the_end_of_a_job_that_is_not_running_is_attested_without_observations()
         (CloseReason::Unavailable, Error, "executor_unavailable", false),
     ];
     for (reason, status, word, may_have_run) in expected {
-        node.executor.close(JobTicket { attempt: 4, ..ticket(1, Language::Bash, SLEEP) }, reason);
+        node.executor.close(JobTicket { attempt: 4, ..job(1, Language::Bash, SLEEP).ticket() }, reason);
         let ended = node.next_ended();
         assert_eq!((ended.attempt, ended.result.status), (4, status));
         assert_eq!(ended.result.killed_by.as_deref(), Some(word));
@@ -179,7 +189,7 @@ async fn a_machine_without_the_runtime_offers_nothing_and_says_what_to_do() {
     assert!(why.contains("`mesh-cli setup gvisor`"), "{why}");
     assert!(!why.contains(node.dir.path().to_str().unwrap()), "{why}");
     assert!(node.found.checks.iter().any(|check| check.name == "sandbox-runtime" && check.verdict == "warn"));
-    let ended = node.run(ticket(1, Language::Bash, "true"));
+    let ended = node.run(&job(1, Language::Bash, "true"));
     assert_eq!(ended.result.status, JobStatus::Error);
     assert_eq!(ended.result.killed_by.as_deref(), Some("executor_unavailable"));
     assert!(!ended.result.may_have_run);
@@ -190,8 +200,113 @@ async fn a_machine_without_the_runtime_offers_nothing_and_says_what_to_do() {
 async fn what_comes_after_a_shutdown_is_left_to_the_next_start() {
     let node = prepare(|options| options.enabled = false).await;
     assert!(node.executor.shutdown().await);
-    node.executor.start(ticket(1, Language::Bash, "true"));
-    node.executor.close(ticket(2, Language::Bash, "true"), CloseReason::DeadlinePassed);
+    node.start(&job(1, Language::Bash, "true"));
+    node.executor.close(job(2, Language::Bash, "true").ticket(), CloseReason::DeadlinePassed);
     assert_eq!(node.executor.running(), 0);
     assert!(node.try_next().is_none());
+}
+
+#[tokio::test]
+async fn files_go_in_and_the_ones_that_were_asked_for_come_out_as_subjects_of_the_statement() {
+    let Some(node) = open().await else { return };
+    let code = "import os\ndata = open('input/data/a.bin', 'rb').read()\nopen('output/b.bin', 'wb').write(data[::-1])\n\
+                open('output/undeclared', 'w').write('x')";
+    let mut asked = job(1, Language::Python, code);
+    let bytes: Vec<u8> = (0..=255).collect();
+    asked.spec.files = vec![InputFile { path: "input/data/a.bin".into(), content: Contents(bytes.clone()) }];
+    asked.spec.outputs = vec!["output/b.bin".into()];
+    let ended = node.run(&asked);
+    assert_eq!(ended.result.status, JobStatus::Succeeded, "{:?}", ended.result);
+    let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
+    let expected = OutputFile { path: "output/b.bin".into(), content: Contents(reversed) };
+    assert_eq!(ended.outputs, [expected], "what was not asked for stays there");
+    assert!(node.judged_complete(&ended));
+    let (verified, kinds) = node.verify(&ended);
+    assert!(kinds.contains(&Artifact));
+    let execution = &verified.receipt().execution;
+    assert_eq!(execution.artifacts, ended.result.artifacts);
+    assert_eq!(execution.artifacts[0].sha256, Digest::of(&ended.outputs[0].content.0));
+    assert_eq!(execution.input_files, asked.spec.file_digests());
+    let subjects: Vec<&str> =
+        verified.statement.subject.iter().map(|subject| subject.name.as_str()).collect();
+    assert_eq!(subjects[1], format!("mesh://jobs/{}/output/b.bin", ended.job));
+    // Another file in its place is not what was signed.
+    let mut swapped = ended.clone();
+    swapped.outputs[0].content = Contents(b"other".to_vec());
+    let judged = judge(verified.signers[0], ended.job, &swapped.into_core());
+    assert!(matches!(judged.attested, Attested::Unverified(_)));
+}
+
+#[tokio::test]
+async fn a_success_without_a_file_it_was_asked_for_is_an_error_and_a_failure_stays_one() {
+    let Some(node) = open().await else { return };
+    for (code, status, word) in [
+        ("true", JobStatus::Error, Some("requested_output_unavailable")),
+        ("exit 3", JobStatus::Failed, None),
+    ] {
+        let mut asked = job(1, Language::Bash, code);
+        asked.spec.outputs = vec!["output/never".into()];
+        let ended = node.run(&asked);
+        assert_eq!((ended.result.status, ended.result.killed_by.as_deref()), (status, word), "{code}");
+        assert_eq!(ended.result.violations[0].rule, "artifact_collection_failed");
+        assert!(node.judged_complete(&ended));
+        let (verified, kinds) = node.verify(&ended);
+        assert!(kinds.contains(&Violation));
+        assert_eq!(verified.artifact.unwrap().violations, ended.result.violations);
+    }
+}
+
+#[tokio::test]
+async fn what_a_job_writes_is_told_while_it_runs() {
+    let Some(node) = open().await else { return };
+    let asked = job(1, Language::Bash, "echo first; sleep 60");
+    node.start(&asked);
+    let mut text = Vec::new();
+    while !text.ends_with(b"first\n") {
+        if let Event::JobEvents { events, .. } = node.next() {
+            text.extend(events.iter().filter_map(said).flatten());
+        }
+    }
+    node.executor.stop(asked.origin, asked.job);
+    let ended = node.next_ended();
+    assert_eq!((ended.result.status, ended.result.stdout.as_str()), (JobStatus::Cancelled, "first\n"));
+}
+
+/// What an event of output holds.
+fn said(event: &mesh_protocol::evidence::event::Event) -> Option<Vec<u8>> {
+    event.data.get("content")?.read::<Captured>().ok()?.to_bytes()
+}
+
+#[tokio::test]
+async fn the_receipt_comes_to_its_digests_and_says_what_it_ran_under() {
+    let Some(node) = open().await else { return };
+    let ended = node.run(&job(1, Language::Bash, "echo hi"));
+    let (verified, _) = node.verify(&ended);
+    let receipt = verified.receipt();
+    assert_eq!(receipt.execution.code_sha256, Digest::of(b"echo hi"));
+    assert_eq!(receipt.execution.stdin_sha256, Digest::of(b""));
+    let observed = receipt.execution.observed.clone().unwrap();
+    assert_eq!(observed.clone().sealed().unwrap(), observed, "policy_sha256 is what the rest comes to");
+    assert!(observed.effective_limits.unwrap().wall_seconds.is_some());
+    assert_eq!(receipt.execution.requested_limits.mem_mb, Some(256));
+}
+
+#[tokio::test]
+async fn an_end_that_another_node_decided_is_signed_with_what_is_known_of_it() {
+    let node = prepare(|options| options.enabled = false).await;
+    let result = JobResult {
+        status: JobStatus::Error,
+        killed_by: Some("peer_silent".into()),
+        may_have_run: true,
+        stderr: "nothing was heard".into(),
+        ..node.closed(1).result
+    };
+    node.executor.attest(job(2, Language::Bash, "true").ticket(), result.clone());
+    let Event::JobAttested { evidence, .. } = node.next() else { panic!("an attestation") };
+    let bundle = Bundle::parse(&evidence).unwrap();
+    let trust = TrustSet::node(&node.id()).unwrap();
+    let verified = bundle.verify(&trust, None, None).unwrap();
+    assert_eq!(verified.outcome(), Outcome::Error);
+    assert!(!verified.evidence_complete() && !verified.event_chain_complete());
+    assert_eq!(verified.artifact.unwrap().stderr.to_bytes(), Some(result.stderr.into_bytes()));
 }

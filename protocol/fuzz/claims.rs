@@ -22,6 +22,7 @@ use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::evidence::verify::{Expected, verify};
 use mesh_protocol::hello::{Hello, HelloAck};
 use mesh_protocol::id::NodeId;
+use mesh_protocol::job::{JOB_DOCUMENT_BYTES_MAX, JobDocument, JobSpec};
 use mesh_protocol::join::{JoinReply, JoinRequest};
 use mesh_protocol::limits::{
     CONTROL_FRAME_BYTES_MAX, DATAGRAM_BYTES_MAX, PARCEL_FRAME_BYTES_MAX, QUESTION_FRAME_BYTES_MAX,
@@ -47,12 +48,14 @@ pub(crate) const CLAIMS: &[(&str, Claim)] = &[
     ("evidence", evidence),
     ("frame", framed),
     ("hello", hello),
+    ("job", job),
     ("join", join),
     ("message", message),
     ("probe", probe),
     ("question", question),
     ("record", record),
     ("revocation", revocation),
+    ("statement", statement),
     ("sync", sync),
     ("ticket", ticket),
 ];
@@ -186,6 +189,34 @@ fn ticket(bytes: &[u8]) -> bool {
     let again = ticket.to_line();
     assert!(again.len() <= TICKET_LINE_MAX);
     assert!(again.parse::<Ticket>().unwrap() == ticket);
+    true
+}
+
+/// A job that is taken is within every bound, has one fingerprint whichever way it is written, and comes back from a
+/// wire as itself.
+fn job(bytes: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<JobDocument>(bytes) else { return false };
+    let Ok(spec) = document.into_spec() else { return false };
+    assert_eq!(spec.check(), Ok(()));
+    assert!(spec.bytes() <= JOB_DOCUMENT_BYTES_MAX);
+    let fingerprint = spec.fingerprint().unwrap();
+    let again = serde_json::to_vec(&spec).unwrap();
+    let again = serde_json::from_slice::<JobDocument>(&again).unwrap().into_spec().unwrap();
+    assert_eq!((&again, again.fingerprint().unwrap()), (&spec, fingerprint));
+    assert_eq!(decode::<JobSpec>(&encode(&spec)).unwrap(), spec);
+    assert_eq!(spec.limits.clamped().clamped(), spec.limits.clamped());
+    true
+}
+
+/// A statement that is taken is about its own receipt: its first subject is the result, the others the files in the
+/// receipt, and it says itself again.
+fn statement(bytes: &[u8]) -> bool {
+    let Ok(statement) = Statement::parse(bytes) else { return false };
+    let receipt = &statement.predicate.receipt;
+    assert_eq!(receipt.execution.job_id, statement.predicate.execution_id);
+    assert_eq!(statement.subject.len(), receipt.execution.artifacts.len() + 1);
+    let again = statement.to_canonical().unwrap();
+    assert_eq!(Statement::parse(again.as_bytes()).unwrap().to_canonical().unwrap(), again);
     true
 }
 

@@ -128,6 +128,13 @@ macro_rules! record_id {
                 &self.0
             }
 
+            /// When it was made, by the wall clock of whoever did: for people, and for nothing else.
+            #[must_use]
+            pub const fn wall_ms(&self) -> u64 {
+                let [t0, t1, t2, t3, t4, t5, ..] = self.0;
+                u64::from_be_bytes([0, 0, t0, t1, t2, t3, t4, t5])
+            }
+
             /// The last eight characters: what people type as a `ref`. Checked for uniqueness where it is used.
             #[must_use]
             pub fn suffix(&self) -> String {

@@ -17,7 +17,27 @@ pub enum IsolationClass {
     GvisorApplicationKernel,
 }
 
+/// Names of classes that are stronger than any of these and that no sandbox here is: asking for one cannot be met.
+/// `none` is no class that can be asked for or offered.
+pub const STRONGER: [&str; 3] = ["wasm-capability", "hardware-vm", "confidential-vm"];
+
+/// A name that is no class of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an isolation class")]
+pub struct UnknownClass;
+
+impl std::str::FromStr for IsolationClass {
+    type Err = UnknownClass;
+
+    fn from_str(text: &str) -> Result<Self, UnknownClass> {
+        Self::ALL.into_iter().find(|class| class.name() == text).ok_or(UnknownClass)
+    }
+}
+
 impl IsolationClass {
+    /// All of them, weakest first.
+    pub const ALL: [Self; 2] = [Self::LinuxSharedKernel, Self::GvisorApplicationKernel];
+
     /// The published name.
     #[must_use]
     pub const fn name(self) -> &'static str {

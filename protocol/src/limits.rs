@@ -8,8 +8,14 @@ pub const CONTROL_FRAME_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of one frame on an outbox stream: one message with its body inline.
 ///
 /// A job may carry 1 MiB of code and 1 MiB of standard input; its result carries two output streams as text and, signed,
-/// once more as JSON.
+/// once more as JSON. What is longer, a job with files, goes in parts.
 pub const PARCEL_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of one part of a message that is longer than a parcel: what one commit takes without being noticed.
+pub const PART_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a whole message: a result with its files, its signed account and its events.
+pub const MESSAGE_BYTES_MAX: usize = 24 * PART_BYTES;
 
 /// Bytes of one request or reply on a question stream (revocations, a grant).
 pub const QUESTION_FRAME_BYTES_MAX: usize = 1024 * 1024;

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::address::Name;
 use crate::flight::FlightOutcome;
 use crate::id::{ConversationId, FlightId, JobId, MessageId, NodeId};
-use crate::job::{JobResult, JobSpec};
+use crate::job::{JobResult, JobSpec, OutputFile};
+
+/// Events of a job in one message.
+pub const JOB_EVENTS_MAX: usize = 64;
 
 /// How many agents an ask may pass through.
 pub const HOPS_MAX: usize = 8;
@@ -131,6 +134,8 @@ pub enum PeerMessage {
         /// The signed bundle; empty when there is none, and then the origin says so.
         #[serde(with = "serde_bytes")]
         evidence: Vec<u8>,
+        /// The files it left, as the evidence has their digests.
+        outputs: Vec<OutputFile>,
     },
     /// Stop a job, also one that has not arrived yet.
     StopJob {
@@ -147,6 +152,37 @@ pub enum PeerMessage {
         message: MessageId,
         /// One sentence for people.
         detail: String,
+    },
+    /// What a job did, as it happens. May be lost on the way: the evidence has all of it again.
+    JobEvents {
+        /// Which job.
+        job: JobId,
+        /// Events that follow each other, each in JSON; at most [`JOB_EVENTS_MAX`].
+        events: Vec<String>,
+    },
+    /// A part of a message that is longer than a parcel. Parts go ahead of it, in order.
+    Part {
+        /// The message it is a part of.
+        of: MessageId,
+        /// Which part, from 0.
+        index: u32,
+        /// Its bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// A message whose parts went ahead: put together, they are its encoding. It is never one of parts itself.
+    Whole {
+        /// Its id, as in its parts.
+        of: MessageId,
+        /// How many parts there are.
+        parts: u32,
+        /// SHA-256 of all of them together.
+        sha256: [u8; 32],
+    },
+    /// A message could not be put together, because a disk went back under its parts: it had no effect.
+    Unassembled {
+        /// Which message.
+        of: MessageId,
     },
 }
 

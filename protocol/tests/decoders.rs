@@ -15,11 +15,16 @@ use mesh_protocol::codec::{encode, frame};
 use mesh_protocol::delivery::{
     Ack, Busy, BusyReason, Chain, Content, Epoch, Gap, Open, Parcel, Resume, ToReceiver, ToSender,
 };
+use mesh_protocol::evidence::artifact::Violation;
+use mesh_protocol::evidence::bundle::Bundle;
+use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::dsse::Envelope;
+use mesh_protocol::evidence::receipt::FileDigest;
 use mesh_protocol::flight::{FailureCode, FlightOutcome};
 use mesh_protocol::hello::{Features, Hello, HelloAck, MINORS};
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MessageId, TicketId};
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobResult, JobSpec, JobStatus};
+use mesh_protocol::job::{Contents, InputFile, JobResult, JobSpec, JobStatus, Language, OutputFile};
 use mesh_protocol::join::{Admitted, JoinProof, JoinRefusal, JoinReply, JoinRequest};
 use mesh_protocol::message::{AskRequest, Hop, JobRequest, PeerMessage, Post, Requester, StopReason};
 use mesh_protocol::peer::BootId;
@@ -53,12 +58,25 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("record", "full", record().body),
         ("ticket", "line", ticket().to_line().as_bytes().to_vec()),
     ];
+    all.extend(documents());
     all.extend(deliveries());
     all.extend(greetings());
     all.extend(messages());
     all.extend(gossip());
     all.extend(revocations());
     all
+}
+
+/// Jobs and statements, as their readers find them in JSON.
+fn documents() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let least = br#"{"language":"bash","code":"true"}"#;
+    let full = br#"{"language":"python","code":"print(1)","stdin":"x","limits":{"wall_seconds":1,"mem_mb":99999999999},
+"requirements":{"minimum_isolation":"linux-shared-kernel"},"files":[{"path":"input/a","content_base64":"AAE="}],
+"outputs":["output/b"],"runtime":"science"}"#;
+    let bundle = std::fs::read(folder().join("evidence/bundle")).unwrap();
+    let envelope = Bundle::parse(&bundle).unwrap().envelope;
+    let statement = Envelope::parse(envelope.as_bytes()).unwrap().payload;
+    vec![("job", "least", least.to_vec()), ("job", "full", full.to_vec()), ("statement", "golden", statement)]
 }
 
 fn deliveries() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -122,7 +140,14 @@ fn messages() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let task = "read this".to_owned();
     let ask =
         AskRequest { flight, conversation, message, from: from.clone(), to, task, remaining_ms: 9, hops };
-    let spec: JobSpec = serde_json::from_str(r#"{"language":"python","code":"print(1)"}"#).unwrap();
+    let spec = JobSpec {
+        files: vec![InputFile { path: "input/a".to_owned(), content: Contents(vec![1, 2]) }],
+        outputs: vec!["output/b".to_owned()],
+        runtime: Some("science".to_owned()),
+        ..JobSpec::new(Language::Python, "print(1)")
+    };
+    let artifact = FileDigest { path: "output/b".to_owned(), size: 1, sha256: Digest::of(b"b") };
+    let left = OutputFile { path: "output/b".to_owned(), content: Contents(b"b".to_vec()) };
     let outcome = FlightOutcome::Failed {
         code: FailureCode::NodeRestarted,
         detail: "restarted".to_owned(),
@@ -139,6 +164,8 @@ fn messages() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         duration_ms: 40,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: vec![Violation { rule: "files".to_owned(), detail: "too many".to_owned() }],
+        artifacts: vec![artifact],
     };
     let messages = [
         ("post", PeerMessage::Post(post)),
@@ -148,9 +175,13 @@ fn messages() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("stop-run", PeerMessage::StopRun { flight, reason: StopReason::DeadlinePassed }),
         ("job", PeerMessage::Job(JobRequest { job, from, spec, remaining_ms: 300 })),
         ("job-started", PeerMessage::JobStarted { job }),
-        ("job-ended", PeerMessage::JobEnded { job, result, evidence: b"{}".to_vec() }),
+        ("job-ended", PeerMessage::JobEnded { job, result, evidence: b"{}".to_vec(), outputs: vec![left] }),
         ("post-refused", PeerMessage::PostRefused { conversation, message, detail: "full".to_owned() }),
         ("stop-job", PeerMessage::StopJob { job, reason: StopReason::Requested }),
+        ("job-events", PeerMessage::JobEvents { job, events: vec!["{}".to_owned()] }),
+        ("part", PeerMessage::Part { of: message, index: 1, bytes: vec![1, 2] }),
+        ("whole", PeerMessage::Whole { of: message, parts: 2, sha256: [7; 32] }),
+        ("unassembled", PeerMessage::Unassembled { of: message }),
     ];
     messages.map(|(name, message)| ("message", name, encode(&message))).into()
 }

@@ -1,11 +1,12 @@
-//! The OCI bundle of one job: what gVisor is told about it.
+//! The OCI bundle of a sandbox: what gVisor is told about it, before there is a job.
 //!
 //! Only the part of the OCI runtime specification (v1.2) that is used is modelled, as plain structs, so that
-//! equal settings always serialise to equal bytes. Code, standard input and input files are never part of it:
-//! they reach the job through read-only binds and a pipe.
+//! equal settings always serialise to equal bytes. Nothing of a job is in it, its limits neither: the init lowers
+//! them when there is a job.
 //!
-//! Invariants: user 65534, no capability, no new privileges, root read-only, every writable place a
-//! memory-backed mount with a size.
+//! Invariants: nothing of the host is mounted but the read-only root file system, every writable place is a
+//! memory-backed mount with a size; no new privileges; the init has three capabilities, and the job, another user,
+//! none.
 
 mod seccomp;
 
@@ -16,10 +17,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex;
 use crate::language::Language;
-use crate::limits::{EffectiveLimits, OPEN_FILES};
+use crate::limits::{Bounds, DISK_MIB, OPEN_FILES};
 
-/// The user and group every job runs as inside its sandbox: `nobody`.
-const GUEST_ID: u32 = 65534;
+/// Where the init is in every root file system.
+const INIT: &str = "/boot/init";
+/// What the init may do beside what every user may: become the job's user, and end what that user left.
+const INIT_CAPABILITIES: &[&str] = &["CAP_KILL", "CAP_SETGID", "CAP_SETUID"];
 const MIB: u64 = 1024 * 1024;
 
 /// What a configuration depends on.
@@ -28,28 +31,18 @@ pub(crate) struct Settings<'a> {
     pub(crate) language: Language,
     /// Path inside the root file system.
     pub(crate) interpreter: &'a str,
-    pub(crate) limits: EffectiveLimits,
+    pub(crate) bounds: &'a Bounds,
 }
 
-/// Host paths a configuration names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'a> {
-    pub(crate) rootfs: &'a Path,
-    pub(crate) code: &'a Path,
-    pub(crate) input: &'a Path,
+/// The text of `config.json`, for the root file system at this path of the host.
+pub(crate) fn config(settings: &Settings<'_>, rootfs: &Path) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&Config::new(settings, rootfs))
 }
 
-/// The text of `config.json`.
-pub(crate) fn config(settings: &Settings<'_>, places: &Places<'_>) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Config::new(settings, places))
-}
-
-/// SHA-256 of the configuration with this job's host paths replaced by their roles: equal for all jobs that
-/// run under the same settings, on any machine.
+/// SHA-256 of the configuration with the host path replaced by its role: equal for all jobs that run under the same
+/// settings, on any machine.
 pub(crate) fn config_sha256(settings: &Settings<'_>) -> serde_json::Result<String> {
-    let roles =
-        Places { rootfs: Path::new("<rootfs>"), code: Path::new("<code>"), input: Path::new("<input>") };
-    config(settings, &roles).map(|text| hex(&Sha256::digest(text)))
+    config(settings, Path::new("<rootfs>")).map(|text| hex(&Sha256::digest(text)))
 }
 
 #[derive(Serialize)]
@@ -59,7 +52,7 @@ struct Config<'a> {
     hostname: &'static str,
     root: Root<'a>,
     process: Process,
-    mounts: Vec<Mount<'a>>,
+    mounts: [Mount; 4],
     linux: Linux,
 }
 
@@ -88,13 +81,13 @@ struct User {
     gid: u32,
 }
 
-/// Every set stays empty.
-#[derive(Default, Serialize)]
+/// Nothing can be inherited: another user than the init's has none.
+#[derive(Serialize)]
 struct Capabilities {
-    bounding: [&'static str; 0],
-    effective: [&'static str; 0],
+    bounding: &'static [&'static str],
+    effective: &'static [&'static str],
     inheritable: [&'static str; 0],
-    permitted: [&'static str; 0],
+    permitted: &'static [&'static str],
     ambient: [&'static str; 0],
 }
 
@@ -107,11 +100,11 @@ struct Rlimit {
 }
 
 #[derive(Serialize)]
-struct Mount<'a> {
+struct Mount {
     destination: &'static str,
     #[serde(rename = "type")]
     kind: &'static str,
-    source: &'a Path,
+    source: &'static str,
     options: Vec<String>,
 }
 
@@ -128,22 +121,34 @@ struct Namespace {
 }
 
 impl<'a> Config<'a> {
-    fn new(settings: &Settings<'_>, places: &Places<'a>) -> Self {
+    fn new(settings: &Settings<'_>, rootfs: &'a Path) -> Self {
+        let init = [INIT, settings.language.code_path()].map(str::to_owned);
         Self {
             oci_version: "1.2.0",
             hostname: "sandbox",
-            root: Root { path: places.rootfs, readonly: true },
+            root: Root { path: rootfs, readonly: true },
             process: Process {
                 terminal: false,
-                user: User { uid: GUEST_ID, gid: GUEST_ID },
-                args: settings.language.command(settings.interpreter),
+                user: User { uid: 0, gid: 0 },
+                args: init.into_iter().chain(settings.language.command(settings.interpreter)).collect(),
                 env: settings.language.environment(),
-                cwd: "/work",
-                capabilities: Capabilities::default(),
-                rlimits: rlimits(&settings.limits),
+                cwd: "/",
+                capabilities: Capabilities {
+                    bounding: INIT_CAPABILITIES,
+                    effective: INIT_CAPABILITIES,
+                    inheritable: [],
+                    permitted: INIT_CAPABILITIES,
+                    ambient: [],
+                },
+                rlimits: rlimits(settings.bounds),
                 no_new_privileges: true,
             },
-            mounts: mounts(&settings.limits, places),
+            mounts: [
+                Mount { destination: "/proc", kind: "proc", source: "proc", options: Vec::new() },
+                memory("/tmp", "1777"),
+                memory("/work", "1777"),
+                memory("/job", "0755"),
+            ],
             linux: Linux {
                 // No user namespace: gVisor makes its own, and a listed one would need newuidmap without root.
                 namespaces: ["pid", "network", "ipc", "uts", "mount"].map(|kind| Namespace { kind }).into(),
@@ -153,11 +158,12 @@ impl<'a> Config<'a> {
     }
 }
 
-/// Limits gVisor keeps itself. There is none for processor time: `RLIMIT_CPU` never fires there.
-fn rlimits(limits: &EffectiveLimits) -> Vec<Rlimit> {
+/// Limits gVisor keeps itself, before there is a job. There is none for processor time: `RLIMIT_CPU` never fires
+/// there.
+fn rlimits(bounds: &Bounds) -> Vec<Rlimit> {
     [
-        ("RLIMIT_NPROC", limits.max_pids),
-        ("RLIMIT_FSIZE", limits.max_file_mb * MIB),
+        ("RLIMIT_NPROC", bounds.max_pids.max),
+        ("RLIMIT_FSIZE", bounds.max_file_mb.max * MIB),
         ("RLIMIT_NOFILE", OPEN_FILES),
         ("RLIMIT_CORE", 0),
     ]
@@ -165,74 +171,51 @@ fn rlimits(limits: &EffectiveLimits) -> Vec<Rlimit> {
     .into()
 }
 
-fn mounts<'a>(limits: &EffectiveLimits, places: &Places<'a>) -> Vec<Mount<'a>> {
-    let words = |options: &[&str]| options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
-    // The job's memory ceiling counts these pages too; the size makes a full disk an error the job can see
-    // instead of its death.
-    let scratch = |destination| {
-        let size = format!("size={}", limits.mem_mb * MIB / 2);
-        let mut options = words(&["nosuid", "nodev", "mode=1777"]);
-        options.push(size);
-        Mount { destination, kind: "tmpfs", source: Path::new("tmpfs"), options }
-    };
-    let bind = |destination, source| Mount {
-        destination,
-        kind: "bind",
-        source,
-        options: words(&["bind", "ro", "nosuid", "nodev"]),
-    };
-    vec![
-        Mount { destination: "/proc", kind: "proc", source: Path::new("proc"), options: Vec::new() },
-        scratch("/tmp"),
-        scratch("/work"),
-        bind("/work/input", places.input),
-        scratch("/work/output"),
-        bind("/job", places.code),
-    ]
+/// A mount in memory. The job's memory ceiling counts its pages; the size makes a full disk an error that most jobs
+/// see before it is their death.
+fn memory(destination: &'static str, mode: &str) -> Mount {
+    let mut options = ["nosuid", "nodev"].map(str::to_owned).to_vec();
+    options.extend([format!("mode={mode}"), format!("size={}", DISK_MIB * MIB)]);
+    Mount { destination, kind: "tmpfs", source: "tmpfs", options }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{Bounds, RequestedLimits};
-
-    fn settings(asked: RequestedLimits) -> Settings<'static> {
-        Settings {
-            language: Language::Python,
-            interpreter: "/usr/bin/python3",
-            limits: EffectiveLimits::clamp(&asked, &Bounds::default()),
-        }
-    }
+    use crate::limits::Bound;
 
     #[test]
-    fn the_digest_ignores_host_paths_and_follows_every_limit_and_the_language() {
-        let base = settings(RequestedLimits::default());
+    fn the_digest_ignores_host_paths_and_follows_the_language_and_the_bounds() {
+        let bounds = Bounds::default();
+        let base = Settings { language: Language::Python, interpreter: "/usr/bin/python3", bounds: &bounds };
         let digest = config_sha256(&base).unwrap();
         assert_eq!(digest, config_sha256(&base).unwrap());
-        let fewer = settings(RequestedLimits { max_pids: Some(17), ..RequestedLimits::default() });
-        assert_ne!(digest, config_sha256(&fewer).unwrap());
+        let more = Bounds { max_pids: Bound { max: 9999, ..bounds.max_pids }, ..bounds };
+        assert_ne!(digest, config_sha256(&Settings { bounds: &more, ..base }).unwrap());
         assert_ne!(digest, config_sha256(&Settings { language: Language::Node, ..base }).unwrap());
     }
 
     #[test]
-    fn a_job_has_no_capability_no_root_and_nothing_writable_but_sized_memory() {
-        let places = Places { rootfs: Path::new("/r"), code: Path::new("/c"), input: Path::new("/i") };
-        let text = config(&settings(RequestedLimits::default()), &places).unwrap();
+    fn the_init_has_three_capabilities_to_itself_and_nothing_of_the_host_is_mounted() {
+        let bounds = Bounds::default();
+        let settings = Settings { language: Language::Bash, interpreter: "/usr/bin/bash", bounds: &bounds };
+        let text = config(&settings, Path::new("/r")).unwrap();
         let config: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!(config["process"]["user"]["uid"], 65534);
         assert_eq!(config["process"]["noNewPrivileges"], true);
         assert_eq!(config["root"]["readonly"], true);
-        for set in ["bounding", "effective", "inheritable", "permitted", "ambient"] {
+        for set in ["bounding", "effective", "permitted"] {
+            assert_eq!(
+                config["process"]["capabilities"][set],
+                serde_json::json!(["CAP_KILL", "CAP_SETGID", "CAP_SETUID"])
+            );
+        }
+        for set in ["inheritable", "ambient"] {
             assert_eq!(config["process"]["capabilities"][set], serde_json::json!([]));
         }
         for mount in config["mounts"].as_array().unwrap() {
-            let options: Vec<&str> =
-                mount["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
-            match mount["type"].as_str().unwrap() {
-                "bind" => assert!(options.contains(&"ro"), "{mount}"),
-                "tmpfs" => assert!(options.iter().any(|option| option.starts_with("size=")), "{mount}"),
-                other => assert_eq!(other, "proc"),
-            }
+            let options = mount["options"].as_array().unwrap();
+            let sized = options.iter().any(|option| option.as_str().unwrap().starts_with("size="));
+            assert!(mount["type"] == "proc" || (mount["type"] == "tmpfs" && sized), "{mount}");
         }
     }
 }

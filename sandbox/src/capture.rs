@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::hex;
-use crate::job::{JobObserver, Stream, StreamReport};
+use crate::report::{JobObserver, Stream, StreamReport};
 
 /// A stream being read.
 pub(crate) struct Capture {
@@ -22,6 +22,11 @@ pub(crate) struct Capture {
 impl Capture {
     pub(crate) fn new(stream: Stream, pipe: OwnedFd, keep: u64) -> Self {
         Self { stream, pipe: Some(pipe), keep, seen: 0, kept: 0, hash: Sha256::new() }
+    }
+
+    /// A stream that nobody read.
+    pub(crate) fn unread(stream: Stream) -> Self {
+        Self { stream, pipe: None, keep: 0, seen: 0, kept: 0, hash: Sha256::new() }
     }
 
     /// The pipe to wait on, until its end.

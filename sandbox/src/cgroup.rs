@@ -18,7 +18,7 @@
 mod group;
 mod layout;
 
-pub(crate) use group::{Group, Usage};
+pub(crate) use group::{Ceilings, Group, Usage};
 use layout::Layout;
 
 use std::path::{Path, PathBuf};
@@ -72,6 +72,13 @@ impl Cgroups {
                 _ => Some(parent),
             }
         });
+        // Where the unified tree can both stop and end, a group in the freezer's is one more to make and remove.
+        let able = |dir: &PathBuf| dir.join("cgroup.freeze").exists() && dir.join("cgroup.kill").exists();
+        if layout.unified.as_ref().is_some_and(able)
+            && let Some(parent) = layout.freezer.take()
+        {
+            let _ = fs::remove_dir(parent);
+        }
         Self { layout }
     }
 

@@ -1,18 +1,13 @@
-//! What is run: a job, and what is told about it while and after it runs.
+//! What is run: a job. What is told about it is in [`crate::report`].
 //!
-//! A job is hostile text. It is bounded and checked here before anything is written or started.
+//! A job is hostile text. It is bounded and checked here before anything is started.
 
 use std::path::{Component, Path};
 
-use serde::{Deserialize, Serialize};
-
-use crate::isolation::IsolationClass;
 use crate::language::Language;
 use crate::limits::{
-    EffectiveLimits, INPUT_BYTES_MAX, INPUT_FILES_MAX, INPUT_PATH_BYTES_MAX, LimitEnforcement,
-    RequestedLimits, TEXT_BYTES_MAX,
+    FILE_PATH_BYTES_MAX, INPUT_BYTES_MAX, INPUT_FILES_MAX, OUTPUT_FILES_MAX, RequestedLimits, TEXT_BYTES_MAX,
 };
-use crate::outcome::{KilledBy, Outcome};
 
 /// One short program to run.
 #[derive(Clone, Debug)]
@@ -27,6 +22,11 @@ pub struct Job {
     pub limits: RequestedLimits,
     /// Files it finds under `input/` of its working directory, read-only.
     pub inputs: Vec<InputFile>,
+    /// Files it is to leave under `output/` of its working directory, by their paths below it. A job that succeeds
+    /// without one of them did not succeed.
+    pub outputs: Vec<String>,
+    /// The runtime pack it runs in; `None` for this machine's own programs.
+    pub runtime: Option<String>,
 }
 
 /// A file given to a job.
@@ -81,6 +81,24 @@ pub enum InvalidJob {
         /// The path as given.
         path: String,
     },
+    /// There are too many output files.
+    #[error("{count} output files, {OUTPUT_FILES_MAX} at most")]
+    TooManyOutputs {
+        /// How many.
+        count: usize,
+    },
+    /// A path leaves `output/`, or is no plain path.
+    #[error("not a plain relative path: {path:?}")]
+    OutputPath {
+        /// The path as given.
+        path: String,
+    },
+    /// Two outputs have one path, or one's path is another's directory.
+    #[error("two output files collide at {path:?}")]
+    OutputCollision {
+        /// The path as given.
+        path: String,
+    },
 }
 
 impl Job {
@@ -93,6 +111,8 @@ impl Job {
             stdin: Vec::new(),
             limits: RequestedLimits::default(),
             inputs: Vec::new(),
+            outputs: Vec::new(),
+            runtime: None,
         }
     }
 
@@ -114,130 +134,46 @@ impl Job {
         if bytes > INPUT_BYTES_MAX {
             return Err(InvalidJob::InputsTooLarge { bytes });
         }
-        for (index, file) in self.inputs.iter().enumerate() {
-            if !is_plain_relative(&file.path) {
-                return Err(InvalidJob::InputPath { path: file.path.clone() });
-            }
-            let mine = Path::new(&file.path);
-            let collides = |other: &InputFile| {
-                let other = Path::new(&other.path);
-                other.starts_with(mine) || mine.starts_with(other)
-            };
-            if self.inputs.iter().take(index).any(collides) {
-                return Err(InvalidJob::InputCollision { path: file.path.clone() });
-            }
+        if self.outputs.len() > OUTPUT_FILES_MAX {
+            return Err(InvalidJob::TooManyOutputs { count: self.outputs.len() });
         }
-        Ok(())
+        let inputs: Vec<&str> = self.inputs.iter().map(|file| file.path.as_str()).collect();
+        match flaw(&inputs) {
+            Some(Flaw::Path(path)) => return Err(InvalidJob::InputPath { path }),
+            Some(Flaw::Collision(path)) => return Err(InvalidJob::InputCollision { path }),
+            None => {}
+        }
+        let outputs: Vec<&str> = self.outputs.iter().map(String::as_str).collect();
+        match flaw(&outputs) {
+            Some(Flaw::Path(path)) => Err(InvalidJob::OutputPath { path }),
+            Some(Flaw::Collision(path)) => Err(InvalidJob::OutputCollision { path }),
+            None => Ok(()),
+        }
     }
+}
+
+/// What is wrong with a list of paths.
+enum Flaw {
+    Path(String),
+    Collision(String),
+}
+
+/// The first path that is not plain, or is another's path or directory.
+fn flaw(paths: &[&str]) -> Option<Flaw> {
+    paths.iter().enumerate().find_map(|(index, &path)| {
+        if !is_plain_relative(path) {
+            return Some(Flaw::Path(path.to_owned()));
+        }
+        let mine = Path::new(path);
+        let collides = |&&other: &&&str| mine.starts_with(other) || Path::new(other).starts_with(mine);
+        paths.iter().take(index).any(|other| collides(&other)).then(|| Flaw::Collision(path.to_owned()))
+    })
 }
 
 fn is_plain_relative(path: &str) -> bool {
     let normal = Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
     let spelled_plainly = !path.split('/').any(|name| name.is_empty() || name == "." || name == "..");
-    normal && spelled_plainly && path.len() <= INPUT_PATH_BYTES_MAX && !path.contains(['\0', '\\'])
-}
-
-/// Which output stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// Is told what happens while a job runs, on the thread that runs it.
-///
-/// The calls must return quickly: limits are enforced between them.
-pub trait JobObserver {
-    /// The sandbox reported ready: from here on the job's own code runs.
-    fn ready(&mut self) {}
-    /// The job wrote something; at most 64 KiB a call, and at most the stream's limit in all.
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        let _ = (stream, bytes);
-    }
-    /// The stream's limit is reached: what follows is counted and hashed but not shown.
-    fn truncated(&mut self, stream: Stream) {
-        let _ = stream;
-    }
-}
-
-/// Watches nothing.
-impl JobObserver for () {}
-
-/// What became of a job, complete enough to write a receipt from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct JobReport {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Why it did not end by itself.
-    pub killed_by: Option<KilledBy>,
-    /// What it exited with; 128 + n after signal n. `None` when it did not exit by itself.
-    pub exit_code: Option<i32>,
-    /// What it asked for.
-    pub requested_limits: RequestedLimits,
-    /// What it got.
-    pub effective_limits: EffectiveLimits,
-    /// Which of those were really enforced.
-    pub limit_enforcement: LimitEnforcement,
-    /// What it used.
-    pub resource_usage: ResourceUsage,
-    /// Its standard output.
-    pub stdout: StreamReport,
-    /// Its standard error.
-    pub stderr: StreamReport,
-    /// How it was kept apart. `None` unless the sandbox reported ready: settings are no evidence.
-    pub posture: Option<Posture>,
-    /// What the platform said when the sandbox did not get ready. Holds host paths: for operators only.
-    pub diagnostic: Option<String>,
-}
-
-/// What a job used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceUsage {
-    /// From start to ready, in milliseconds: the platform's own time.
-    pub boot_time_ms: u64,
-    /// From ready to exit, in milliseconds.
-    pub wall_time_ms: u64,
-    /// Processor time from ready to exit in microseconds, gVisor's included; `None` where not accounted for.
-    pub cpu_time_usec: Option<u64>,
-    /// Most memory in use in bytes, gVisor's included; `None` where not accounted for.
-    pub memory_peak_bytes: Option<u64>,
-}
-
-/// What was seen of one stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StreamReport {
-    /// Bytes the job wrote and this crate read.
-    pub bytes_seen: u64,
-    /// Bytes given to the observer.
-    pub bytes_kept: u64,
-    /// SHA-256 of all bytes seen, in hex.
-    pub raw_sha256: String,
-    /// Whether more was seen than kept.
-    pub truncated: bool,
-}
-
-/// How a job was kept apart, as observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Posture {
-    /// The class in force.
-    pub isolation_class: IsolationClass,
-    /// The sandbox reported ready over its own channel; always true here.
-    pub bootstrap_ready: bool,
-    /// The filter on the job's system calls.
-    pub seccomp: String,
-    /// The job's network.
-    pub networking: String,
-    /// gVisor's version.
-    pub runtime_version: String,
-    /// SHA-256 of the `runsc` binary, in hex.
-    pub runtime_sha256: String,
-    /// Digest of the root file system's tree, in hex.
-    pub rootfs_sha256: String,
-    /// SHA-256 of the OCI configuration without this job's host paths, in hex.
-    pub config_sha256: String,
+    normal && spelled_plainly && path.len() <= FILE_PATH_BYTES_MAX && !path.contains(['\0', '\\'])
 }
 
 #[cfg(test)]
@@ -268,6 +204,22 @@ mod tests {
             assert!(matches!(with_inputs(&[path]), Err(InvalidJob::InputPath { .. })), "{path:?}");
         }
         assert_eq!(with_inputs(&["a", "b/c", "b/d.txt", ".hidden"]), Ok(()));
+    }
+
+    #[test]
+    fn outputs_are_held_to_the_same_rules_as_inputs() {
+        let with_outputs = |paths: &[&str]| {
+            let outputs = paths.iter().map(|&path| path.to_owned()).collect();
+            Job { outputs, ..Job::new(Language::Bash, "true") }.validate()
+        };
+        assert_eq!(with_outputs(&["a", "b/c"]), Ok(()));
+        for path in ["", "..", "/a", "a/../b", "a\0b"] {
+            assert!(matches!(with_outputs(&[path]), Err(InvalidJob::OutputPath { .. })), "{path:?}");
+        }
+        assert!(matches!(with_outputs(&["a", "a/b"]), Err(InvalidJob::OutputCollision { .. })));
+        let many: Vec<String> = (0..=OUTPUT_FILES_MAX).map(|number| number.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(matches!(with_outputs(&many), Err(InvalidJob::TooManyOutputs { .. })));
     }
 
     #[test]

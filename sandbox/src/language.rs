@@ -1,8 +1,8 @@
 //! The languages a job can be written in, and how each is started inside the sandbox.
 //!
-//! Every language starts with a few lines of its own (`boot/`) that report ready on descriptor 3 and give that
-//! descriptor up before the job's first line runs. Asking the interpreter itself instead of a shell in front of
-//! it saves a program start, and is where a warm sandbox will wait for its job.
+//! Every interpreter runs a few lines of its own (`boot/`) before the job's: they say that it is up, wait until there
+//! is a job, and give up the descriptors for both before the job's first line runs. So an interpreter can be started
+//! long before it is known what it will run, and still opens the job's own file as its main program.
 
 use std::fmt;
 
@@ -47,30 +47,30 @@ impl Language {
         }
     }
 
-    /// The file the code is delivered in, under `/job`.
-    pub(crate) fn code_file(self) -> &'static str {
+    /// Where the code is, for the job to see. It is put there when there is a job.
+    pub(crate) fn code_path(self) -> &'static str {
         match self {
-            Self::Python => "main.py",
-            Self::Node => "main.js",
-            Self::Bash => "main.sh",
+            Self::Python => "/job/main.py",
+            Self::Node => "/job/main.js",
+            Self::Bash => "/job/main.sh",
         }
     }
 
-    /// File name and text of the lines that report ready, under `/boot` of the root file system.
+    /// File name and text of the lines that wait for a job, under `/boot` of the root file system.
     pub(crate) fn boot_file(self) -> (&'static str, &'static str) {
         match self {
-            Self::Python => ("ready.py", include_str!("../boot/ready.py")),
-            Self::Node => ("ready.js", include_str!("../boot/ready.js")),
-            Self::Bash => ("ready.sh", include_str!("../boot/ready.sh")),
+            Self::Python => ("wait.py", include_str!("../boot/wait.py")),
+            Self::Node => ("wait.js", include_str!("../boot/wait.js")),
+            Self::Bash => ("wait.sh", include_str!("../boot/wait.sh")),
         }
     }
 
-    /// The command line inside the sandbox; `interpreter` is a path in the root file system.
+    /// The command line of the interpreter, at the path `interpreter` in the root file system.
     pub(crate) fn command(self, interpreter: &str) -> Vec<String> {
         let arguments: &[&str] = match self {
-            Self::Python => &["-I", "/boot/ready.py"],
-            Self::Node => &["--require", "/boot/ready.js", "/job/main.js"],
-            Self::Bash => &["/job/main.sh"],
+            Self::Python => &["-I", "/boot/wait.py"],
+            Self::Node => &["--require", "/boot/wait.js", self.code_path()],
+            Self::Bash => &[self.code_path()],
         };
         std::iter::once(interpreter).chain(arguments.iter().copied()).map(str::to_owned).collect()
     }
@@ -81,7 +81,7 @@ impl Language {
             ENVIRONMENT.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if self == Self::Bash {
             // Bash reads this file before the script; the file takes the variable away again.
-            list.push("BASH_ENV=/boot/ready.sh".to_owned());
+            list.push("BASH_ENV=/boot/wait.sh".to_owned());
         }
         list
     }

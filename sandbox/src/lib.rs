@@ -37,15 +37,21 @@ mod bundle;
 mod cancel;
 mod capture;
 mod cgroup;
+pub mod control;
+pub mod dialogue;
+mod guest;
 mod guest_memory;
 mod home;
 mod isolation;
 mod job;
 mod language;
 mod launch;
+mod leavings;
 pub mod limits;
 mod outcome;
+mod pool;
 mod preflight;
+mod report;
 mod rootfs;
 mod run;
 mod runtime;
@@ -58,13 +64,16 @@ pub use cancel::Cancel;
 pub use cgroup::CgroupKind;
 pub use home::SweepReport;
 pub use isolation::IsolationClass;
-pub use job::{
-    InputFile, InvalidJob, Job, JobObserver, JobReport, Posture, ResourceUsage, Stream, StreamReport,
-};
+pub use job::{InputFile, InvalidJob, Job};
 pub use language::{ENVIRONMENT, Language};
 pub use limits::{Bound, Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
 pub use outcome::{Breach, KilledBy, Observed, Outcome};
+pub use pool::PoolConfig;
 pub use preflight::{Capabilities, LanguageSupport, Preflight, Probe};
+pub use report::{
+    JobObserver, JobReport, MissingOutput, MissingReason, OutputFile, Posture, ResourceUsage, Stream,
+    StreamReport,
+};
 pub use rootfs::{Rootfs, RootfsError, tree_sha256};
 pub use runtime::{OLDEST_FIT_BUILD, Runtime, RuntimeError};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};

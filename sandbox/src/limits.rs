@@ -13,20 +13,33 @@ pub(crate) const TICK: Duration = Duration::from_millis(10);
 pub(crate) const READY_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a killed sandbox may take to be gone; measured below 50 ms.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long stopping a sandbox may take; measured below 2 ms.
+pub(crate) const FREEZE_DEADLINE: Duration = Duration::from_secs(1);
 /// Most bytes one read takes from a pipe, and the longest chunk an observer sees.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Memory that gVisor itself needs beside the job's, in MiB; 34 at most measured.
 pub const OVERHEAD_MIB: u64 = 48;
+/// What a sandbox that waits for a job is charged with, in MiB. About 20 are counted by its control group, and its
+/// programs share another 40 to 60 with the page cache.
+pub const ARMED_MIB: u64 = 64;
 /// A job is killed when one of its streams exceeds the kept bytes this many times.
 pub const OUTPUT_KILL_MULTIPLE: u64 = 8;
 /// Longest code or standard input of a job, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Most input files of a job.
 pub const INPUT_FILES_MAX: usize = 64;
-/// Longest input file path, in bytes.
-pub const INPUT_PATH_BYTES_MAX: usize = 256;
+/// Longest path of an input or output file, in bytes.
+pub const FILE_PATH_BYTES_MAX: usize = 256;
 /// All input files of a job together, in bytes.
 pub const INPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most output files of a job.
+pub const OUTPUT_FILES_MAX: usize = 64;
+/// All output files of a job together, in bytes.
+pub const OUTPUT_FILES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Size of each place a job can write to, in MiB. They are in memory, and count as such.
+pub const DISK_MIB: u64 = 128;
+/// How long the init may take to hand over what a job left.
+pub(crate) const COLLECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Open descriptors of one process of a job.
 pub(crate) const OPEN_FILES: u64 = 256;
 

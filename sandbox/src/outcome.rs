@@ -4,7 +4,8 @@
 //! still exit with 0, or not at all. So stronger observations come first:
 //!
 //! ```text
-//! cancelled > out of memory > wall > cpu > output > processes > not ready > lost > exit code
+//! cancelled > out of memory > wall > cpu > output > not ready > not understood > processes > lost > exit code
+//!           > missing outputs
 //! ```
 
 use std::time::Duration;
@@ -51,6 +52,10 @@ pub enum KilledBy {
     NotReady,
     /// The sandbox was ended by someone else.
     SandboxLost,
+    /// What the sandbox said about the job was not understood, so none of it is believed.
+    ControlBroken,
+    /// It succeeded, but a file it was to leave is missing or may not be taken.
+    RequestedOutputUnavailable,
 }
 
 /// Everything observed about a job that decides its outcome.
@@ -66,8 +71,12 @@ pub struct Observed {
     pub pids_ceiling_hits: u64,
     /// The sandbox reported ready.
     pub ready: bool,
-    /// Its exit code; `None` when the sandbox itself died by a signal.
+    /// What came from the sandbox was no sense.
+    pub control_broken: bool,
+    /// Its exit code, as the sandbox's init said; `None` when it said none.
     pub exit_code: Option<i32>,
+    /// A file that it was to leave is missing or may not be taken.
+    pub output_missing: bool,
 }
 
 /// A limit found exceeded while the job ran.
@@ -130,9 +139,11 @@ impl Observed {
             None => {}
         }
         match self.exit_code {
-            Some(code) if code != 0 && self.pids_ceiling_hits > 0 => (Outcome::Failed, Some(KilledBy::Pids)),
             _ if !self.ready => (Outcome::Error, Some(KilledBy::NotReady)),
+            _ if self.control_broken => (Outcome::Error, Some(KilledBy::ControlBroken)),
+            None if self.pids_ceiling_hits > 0 => (Outcome::Failed, Some(KilledBy::Pids)),
             None => (Outcome::Error, Some(KilledBy::SandboxLost)),
+            Some(0) if self.output_missing => (Outcome::Error, Some(KilledBy::RequestedOutputUnavailable)),
             Some(0) => (Outcome::Succeeded, None),
             Some(_) => (Outcome::Failed, None),
         }
@@ -150,7 +161,9 @@ mod tests {
         breach: None,
         pids_ceiling_hits: 0,
         ready: true,
+        control_broken: false,
         exit_code: Some(0),
+        output_missing: false,
     };
 
     #[test]
@@ -161,8 +174,15 @@ mod tests {
             assert_eq!(observed.outcome(), (outcome, killed_by), "{observed:?}");
         };
         expect(&|_| {}, Outcome::Succeeded, None);
+        expect(
+            &|seen| seen.output_missing = true,
+            Outcome::Error,
+            Some(KilledBy::RequestedOutputUnavailable),
+        );
         expect(&|seen| seen.exit_code = Some(3), Outcome::Failed, None);
         expect(&|seen| seen.exit_code = None, Outcome::Error, Some(KilledBy::SandboxLost));
+        expect(&|seen| seen.pids_ceiling_hits = 1, Outcome::Failed, Some(KilledBy::Pids));
+        expect(&|seen| seen.control_broken = true, Outcome::Error, Some(KilledBy::ControlBroken));
         expect(&|seen| seen.ready = false, Outcome::Error, Some(KilledBy::NotReady));
         expect(&|seen| seen.breach = Some(Breach::Output), Outcome::Failed, Some(KilledBy::Output));
         expect(&|seen| seen.breach = Some(Breach::Cpu), Outcome::TimedOut, Some(KilledBy::Cpu));
@@ -184,9 +204,16 @@ mod tests {
 
     #[test]
     fn the_thread_ceiling_explains_a_crash_and_only_a_crash() {
-        let crashed = Observed { pids_ceiling_hits: 1, exit_code: Some(2), ..CLEAN };
+        let crashed = Observed { pids_ceiling_hits: 1, exit_code: None, ..CLEAN };
         assert_eq!(crashed.outcome(), (Outcome::Failed, Some(KilledBy::Pids)));
         assert_eq!(Observed { exit_code: Some(0), ..crashed }.outcome(), (Outcome::Succeeded, None));
+    }
+
+    #[test]
+    fn a_missing_output_turns_a_success_into_an_error_and_leaves_a_failure_one() {
+        let missing = Observed { output_missing: true, ..CLEAN };
+        assert_eq!(missing.outcome(), (Outcome::Error, Some(KilledBy::RequestedOutputUnavailable)));
+        assert_eq!(Observed { exit_code: Some(1), ..missing }.outcome(), (Outcome::Failed, None));
     }
 
     #[test]

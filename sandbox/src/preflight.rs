@@ -6,15 +6,21 @@
 
 mod cgroups;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::cancel::Cancel;
 use crate::cgroup::{CgroupKind, Cgroups};
 use crate::home::Home;
 use crate::isolation::IsolationClass;
-use crate::job::{Job, JobObserver, JobReport, Stream};
+use crate::job::Job;
 use crate::language::Language;
+use crate::launch::{Kind, Launcher};
 use crate::limits::{Bounds, LimitEnforcement, RequestedLimits};
+use crate::pool::Pool;
+use crate::report::{JobObserver, JobReport, Stream};
 use crate::rootfs::Rootfs;
 use crate::runtime::Runtime;
 use crate::sandbox::{Sandbox, SandboxConfig, SandboxError};
@@ -57,6 +63,8 @@ pub struct Capabilities {
     pub rootfs_sha256: String,
     /// The control groups in use.
     pub cgroups: CgroupKind,
+    /// Whether sandboxes can be stopped while they wait, and so are kept ready.
+    pub keeps_ready: bool,
     /// Which limits are really enforced.
     pub limit_enforcement: LimitEnforcement,
     /// The range of every limit.
@@ -132,12 +140,21 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         runtime_sha256: runtime.sha256.clone(),
         rootfs_sha256: rootfs.sha256.clone(),
         cgroups: cgroups.kind(),
+        keeps_ready: proven.freeze && config.pool.armed > 0,
         limit_enforcement: enforcement,
         bounds: config.bounds,
     };
-    let mut sandbox = Sandbox { home, runtime, rootfs, cgroups, spawner, capabilities };
+    let trees = BTreeMap::from([(None, rootfs)]);
+    let launcher = Arc::new(Launcher { home, runtime, trees, cgroups, spawner, bounds: config.bounds });
+    let mut sandbox = Sandbox { pool: None, launcher, unfit: BTreeSet::new(), capabilities };
     prove_isolation(&mut sandbox, probes)?;
     prove_languages(&mut sandbox, probes)?;
+    if proven.freeze && config.pool.armed > 0 {
+        let fit: Vec<Kind> = sandbox.launcher.kinds().filter(|kind| !sandbox.unfit.contains(kind)).collect();
+        let kept = fit.into_iter().filter(|kind| config.pool.languages.contains(&kind.language));
+        let pool = Pool::open(Arc::clone(&sandbox.launcher), kept, config.pool.clone());
+        sandbox.pool = Some(pool.map_err(SandboxError::at("start a thread for", &config.home))?);
+    }
     Ok(sandbox)
 }
 
@@ -204,7 +221,7 @@ fn prove_languages(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(),
         match version {
             Some(version) => sandbox.capabilities.languages.push(LanguageSupport { language, version }),
             None => {
-                sandbox.rootfs.interpreters.remove(&language);
+                sandbox.unfit.insert(Kind { language, pack: None });
             }
         }
     }
@@ -237,7 +254,8 @@ fn try_job(sandbox: &Sandbox, language: Language, code: &str) -> Result<(JobRepo
         }
     }
     let limits = RequestedLimits { wall_seconds: Some(10), ..RequestedLimits::default() };
-    let cancel = Cancel::new().map_err(SandboxError::at("make a handle in", &sandbox.home.jobs()))?;
+    let cancel =
+        Cancel::new().map_err(SandboxError::at("make a handle in", &sandbox.launcher.home.jobs()))?;
     let mut printed = Printed(Vec::new());
     let report = sandbox.run(&Job { limits, ..Job::new(language, code) }, &cancel, &mut printed)?;
     Ok((report, String::from_utf8_lossy(&printed.0).into_owned()))

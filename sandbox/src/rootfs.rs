@@ -17,6 +17,7 @@
 
 mod build;
 mod digest;
+mod own;
 mod recipe;
 
 pub use digest::tree_sha256;

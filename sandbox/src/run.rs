@@ -1,43 +1,45 @@
-//! One job from start to nothing left: start it, feed it, read it, watch its limits, end it, report.
+//! One job from its sandbox to nothing left: hand it over, feed it, read it, watch its limits, end it, report.
 //!
 //! ```text
-//! starting ──READY──> running ──exit, limit, memory or cancel──> ending ──all dead──> reported
-//!     └──exit, deadline or cancel──────────────────────────────────┘
+//! starting ──READY──> running ──exited──> collecting ──done──> ending ──all dead──> reported
+//!     └── exit, deadline, limit, memory, nonsense or cancel ─────┘
 //! ```
 //!
 //! One thread waits on everything at once with poll(2); limits are looked at every [`TICK`]. Output is not even
-//! read before READY, so what the platform says while starting is never taken for the job's words.
+//! read before READY, so what the platform says while starting is never taken for the job's words. A sandbox that was
+//! started beforehand is merely one that is ready at once.
 //!
-//! Wall and processor time count from READY: the platform's own start is not charged to the job, and has a
-//! deadline of its own.
+//! Wall and processor time count from when the job is handed over: the platform's own start is not charged to it, and
+//! has a deadline of its own.
 
-use std::os::fd::OwnedFd;
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{Signal, kill_process, kill_process_group};
 
-use crate::bundle::{self, Settings};
 use crate::cancel::Cancel;
 use crate::capture::Capture;
-use crate::cgroup::{Group, Usage};
+use crate::cgroup::Usage;
+use crate::control::{Answer, Assignment};
+use crate::guest::Guest;
 use crate::guest_memory::GuestMemory;
 use crate::isolation::IsolationClass;
-use crate::job::{Job, JobObserver, JobReport, Posture, ResourceUsage, Stream};
-use crate::launch::{self, Launched};
-use crate::limits::{CHUNK_BYTES, EffectiveLimits, KILL_DEADLINE, READY_DEADLINE, TICK};
+use crate::job::Job;
+use crate::launch::{Kind, ceilings};
+use crate::leavings::Leavings;
+use crate::limits::{
+    CHUNK_BYTES, COLLECT_DEADLINE, EffectiveLimits, KILL_DEADLINE, OUTPUT_FILES_BYTES_MAX, READY_DEADLINE,
+    TICK,
+};
 use crate::outcome::{Observed, Spent};
-use crate::sandbox::{Sandbox, SandboxError, excerpt};
-use crate::spawn::Offspring;
-
-/// What the boot file writes when the interpreter is up.
-const READY: &[u8] = b"READY\n";
-/// Most of the platform's own words kept when a sandbox does not get ready, in bytes.
-const DIAGNOSTIC_BYTES: usize = 4096;
+use crate::report::{JobObserver, JobReport, Posture, ResourceUsage, Stream};
+use crate::sandbox::{Sandbox, SandboxError};
 
 /// Reads of a dead job's pipe; one chunk each, and a pipe holds 1 MiB at most (pipe(7)).
 const DRAIN_READS: usize = 64;
+const MIB: u64 = 1024 * 1024;
 
 /// Runs a valid job. See [`Sandbox::run`].
 pub(crate) fn run(
@@ -46,278 +48,306 @@ pub(crate) fn run(
     cancel: &Cancel,
     observer: &mut dyn JobObserver,
 ) -> Result<JobReport, SandboxError> {
-    let interpreter = sandbox
-        .rootfs
-        .interpreters
-        .get(&job.language)
-        .ok_or(SandboxError::LanguageUnavailable { language: job.language })?;
+    let kind = Kind { language: job.language, pack: job.runtime.clone() };
     let limits = sandbox.effective_limits(&job.limits);
-    let settings = Settings { language: job.language, interpreter, limits };
-    // Whatever can fail comes first: once the job has started there is a report.
-    let config_sha256 = bundle::config_sha256(&settings)
-        .map_err(std::io::Error::from)
-        .map_err(SandboxError::at("describe a job in", &sandbox.home.jobs()))?;
-    let started = Instant::now();
-    let launched = launch::launch(sandbox, job, &settings)?;
-    let mut flight = Flight::new(launched, job, limits, started)?;
-    flight.watch(cancel, observer);
+    let asked = Instant::now();
+    let mut flight = Flight::new(sandbox.guest(&kind)?, job, limits, asked);
+    flight.watch(cancel, observer)?;
     let ended = flight.end(observer);
-    Ok(flight.report(sandbox, job, config_sha256, ended))
+    Ok(flight.report(sandbox, ended))
 }
 
-/// A job that has been started.
+/// A job in the air.
 struct Flight<'a> {
+    job: &'a Job,
     limits: EffectiveLimits,
-    child: Offspring,
-    /// Readable once the child has exited.
-    exited: OwnedFd,
-    /// Where READY arrives; closed after it did.
-    ready_pipe: Option<OwnedFd>,
-    ready_bytes: Vec<u8>,
-    /// The pipe and what is still to be written to it.
-    stdin: Option<(OwnedFd, &'a [u8])>,
-    stdout: Capture,
-    stderr: Capture,
+    guest: Guest,
+    /// What is still to be said to the init.
+    words: Vec<u8>,
+    words_said: usize,
+    /// What is still to be given to the job.
+    stdin: &'a [u8],
+    stdout: Option<Capture>,
+    stderr: Option<Capture>,
     observed: Observed,
-    started: Instant,
-    /// When READY came, and the usage at that moment.
-    ready: Option<(Instant, Usage)>,
-    /// Looked at from READY on, where no control group counts memory.
+    leavings: Leavings<'a>,
+    asked: Instant,
+    /// When the job was handed over, and the usage at that moment.
+    assigned: Option<(Instant, Usage)>,
+    /// When the job's first process had ended.
+    exited: Option<Instant>,
+    /// Looked at from the assignment on, where no control group counts memory.
     guest_memory: Option<GuestMemory>,
     buffer: Vec<u8>,
-    // Dropped last, in this order: the group ends and removes itself, then the directory goes.
-    group: Group,
-    dir: crate::home::JobDir,
 }
 
 impl<'a> Flight<'a> {
-    fn new(
-        launched: Launched,
-        job: &'a Job,
-        limits: EffectiveLimits,
-        started: Instant,
-    ) -> Result<Self, SandboxError> {
-        let Launched { child, ready, stdin, stdout, stderr, group, dir } = launched;
-        let exited = child
-            .pid()
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
-            .map_err(|error| SandboxError::at("watch", dir.path())(error.into()))?;
-        Ok(Self {
+    fn new(mut guest: Guest, job: &'a Job, limits: EffectiveLimits, asked: Instant) -> Self {
+        let capture = |stream, pipe| Capture::new(stream, pipe, limits.output_bytes);
+        Self {
+            job,
             limits,
-            child,
-            exited,
-            ready_pipe: Some(ready),
-            ready_bytes: Vec::new(),
-            stdin: Some((stdin, &job.stdin)),
-            stdout: Capture::new(Stream::Stdout, stdout, limits.output_bytes),
-            stderr: Capture::new(Stream::Stderr, stderr, limits.output_bytes),
+            words: Vec::new(),
+            words_said: 0,
+            stdin: &job.stdin,
+            stdout: guest.stdout.take().map(|pipe| capture(Stream::Stdout, pipe)),
+            stderr: None,
             observed: Observed::default(),
-            started,
-            ready: None,
+            leavings: Leavings::of(&job.outputs),
+            asked,
+            assigned: None,
+            exited: None,
             guest_memory: None,
             buffer: vec![0; CHUNK_BYTES],
-            group,
-            dir,
-        })
+            guest,
+        }
     }
 
-    /// Serves the job until it exits or has to be ended.
-    fn watch(&mut self, cancel: &Cancel, observer: &mut dyn JobObserver) {
-        let mut last_look = self.started;
+    /// Serves the job until it has nothing more to say or has to be ended. An error means that it was not started.
+    fn watch(&mut self, cancel: &Cancel, observer: &mut dyn JobObserver) -> Result<(), SandboxError> {
+        let mut last_look = self.asked;
         loop {
-            let events = self.wait(cancel);
-            self.write_stdin();
-            if events.ready {
-                self.read_ready(observer);
-            }
-            if self.ready.is_some() {
-                self.stdout.read_once(&mut self.buffer, observer);
-                self.stderr.read_once(&mut self.buffer, observer);
-            }
-            if events.exited {
-                return;
-            }
-            if events.cancelled {
+            if cancel.is_cancelled() {
                 self.observed.cancelled = true;
-                return;
+                return Ok(());
+            }
+            if self.guest.dialogue.is_ready() {
+                self.assign().map_err(SandboxError::at("hand a job to", self.guest.dir.path()))?;
+                observer.ready();
+            }
+            let gone = self.wait(cancel);
+            self.say();
+            self.feed();
+            if self.assigned.is_some() {
+                self.read_output(observer);
+            }
+            if self.hear().is_err() {
+                // A sandbox that died says no more, which is not nonsense.
+                self.observed.control_broken = self.assigned.is_some() && !gone && !self.is_gone();
+                return Ok(());
+            }
+            if self.leavings.is_complete() || gone {
+                return Ok(());
             }
             if last_look.elapsed() >= TICK {
                 last_look = Instant::now();
                 if self.must_end(last_look) {
-                    return;
+                    return Ok(());
                 }
             }
         }
     }
 
-    /// Waits for anything to happen, a tick at most.
-    fn wait(&self, cancel: &Cancel) -> Events {
+    /// Hands the job over: from here on its own code runs.
+    fn assign(&mut self) -> io::Result<()> {
+        self.guest.group.set_limits(&ceilings(self.limits.mem_mb, self.limits.max_pids))?;
+        let assignment = Assignment {
+            max_pids: self.limits.max_pids,
+            file_bytes: self.limits.max_file_mb * MIB,
+            output_bytes: OUTPUT_FILES_BYTES_MAX as u64,
+            code: self.job.code.as_bytes(),
+            inputs: self.job.inputs.iter().map(|file| (&*file.path, &*file.contents)).collect(),
+            outputs: self.job.outputs.iter().map(String::as_str).collect(),
+        };
+        self.words = assignment.to_frame();
+        self.guest.dialogue.assign(self.job.outputs.len(), OUTPUT_FILES_BYTES_MAX);
+        let usage = self.guest.group.usage();
+        if usage.oom_kills.is_none() {
+            self.guest_memory = GuestMemory::of_job(self.guest.dir.path());
+        }
+        let stderr = self.guest.stderr.take();
+        self.stderr = stderr.map(|pipe| Capture::new(Stream::Stderr, pipe, self.limits.output_bytes));
+        self.assigned = Some((Instant::now(), usage));
+        self.say();
+        Ok(())
+    }
+
+    /// Waits for anything to happen, a tick at most. Returns whether the sandbox is gone.
+    fn wait(&self, cancel: &Cancel) -> bool {
         let mut fds = vec![
+            PollFd::new(&self.guest.exited, PollFlags::IN),
             PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN),
-            PollFd::new(&self.exited, PollFlags::IN),
         ];
-        if let Some(ready) = &self.ready_pipe {
-            fds.push(PollFd::new(ready, PollFlags::IN));
-        }
-        if let Some((stdin, _)) = &self.stdin {
-            fds.push(PollFd::new(stdin, PollFlags::OUT));
-        }
-        if self.ready.is_some() {
-            let outputs = [&self.stdout, &self.stderr].into_iter().filter_map(Capture::as_fd);
+        let speaking = self.words_said < self.words.len();
+        let interest = if speaking { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        fds.push(PollFd::new(&self.guest.control, interest));
+        if self.assigned.is_some() {
+            if let Some(stdin) = &self.guest.stdin {
+                fds.push(PollFd::new(stdin, PollFlags::OUT));
+            }
+            let outputs = [&self.stdout, &self.stderr].into_iter().flatten().filter_map(Capture::as_fd);
             fds.extend(outputs.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
         let tick = Timespec::try_from(TICK).unwrap_or_default();
         // An interrupted wait is an early look, nothing worse.
         let _ = poll(&mut fds, Some(&tick));
-        let happened = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        Events {
-            cancelled: happened(0),
-            exited: happened(1),
-            ready: self.ready_pipe.is_some() && happened(2),
-        }
+        fds.first().is_some_and(|exited| !exited.revents().is_empty())
     }
 
-    fn read_ready(&mut self, observer: &mut dyn JobObserver) {
-        let Some(pipe) = &self.ready_pipe else { return };
-        let mut bytes = [0; READY.len() + 1];
-        match rustix::io::read(pipe, &mut bytes) {
-            Ok(length) if length > 0 => {
-                self.ready_bytes.extend_from_slice(bytes.get(..length).unwrap_or_default());
-                if self.ready_bytes == READY {
-                    let usage = self.group.usage();
-                    if usage.oom_kills.is_none() {
-                        self.guest_memory = GuestMemory::of_job(self.dir.path());
-                    }
-                    self.ready = Some((Instant::now(), usage));
-                    observer.ready();
-                } else if READY.starts_with(&self.ready_bytes) {
-                    return;
-                }
-                self.ready_pipe = None;
-            }
+    /// Whether the sandbox has died by itself.
+    fn is_gone(&mut self) -> bool {
+        let mut fds = [PollFd::new(&self.guest.exited, PollFlags::IN)];
+        // The stream's end may be seen a moment before the death.
+        let moment = Timespec::try_from(10 * TICK).unwrap_or_default();
+        poll(&mut fds, Some(&moment)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Says what the init can take now.
+    fn say(&mut self) {
+        let left = self.words.get(self.words_said..).unwrap_or_default();
+        if left.is_empty() {
+            return;
+        }
+        match rustix::io::write(&self.guest.control, left) {
+            Ok(said) => self.words_said += said,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Ok(_) | Err(_) => self.ready_pipe = None,
+            // The end of the stream is noticed by who reads it.
+            Err(_) => self.words_said = self.words.len(),
         }
     }
 
-    /// Writes what fits. A job that does not read its input, or closes it, loses nothing else by it.
-    fn write_stdin(&mut self) {
-        let Some((pipe, rest)) = &mut self.stdin else { return };
-        match rustix::io::write(&*pipe, rest) {
-            Ok(written) => *rest = rest.get(written..).unwrap_or_default(),
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => *rest = &[],
+    /// Writes what fits of standard input. A job that does not read it, or closes it, loses nothing else by it.
+    fn feed(&mut self) {
+        if self.assigned.is_none() {
+            return;
         }
-        if rest.is_empty() {
-            self.stdin = None;
+        let Some(pipe) = &self.guest.stdin else { return };
+        if !self.stdin.is_empty() {
+            match rustix::io::write(pipe, self.stdin) {
+                Ok(written) => self.stdin = self.stdin.get(written..).unwrap_or_default(),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => self.stdin = &[],
+            }
         }
+        if self.stdin.is_empty() {
+            self.guest.stdin = None;
+        }
+    }
+
+    fn read_output(&mut self, observer: &mut dyn JobObserver) {
+        for stream in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            stream.read_once(&mut self.buffer, observer);
+        }
+    }
+
+    /// Takes in what the init said.
+    fn hear(&mut self) -> Result<(), crate::control::Broken> {
+        for answer in self.guest.hear(&mut self.buffer)? {
+            match answer {
+                Answer::Ready => {}
+                Answer::Refused => return Err(crate::control::Broken),
+                Answer::Exited(code) => {
+                    self.exited = Some(Instant::now());
+                    self.observed.exit_code = Some(code.into());
+                }
+                Answer::Output(contents) => self.leavings.found(contents),
+                Answer::Missing(reason) => self.leavings.missing(reason),
+                Answer::Done => self.leavings.complete(),
+            }
+        }
+        Ok(())
     }
 
     /// Looks at every limit; notes the first that is exceeded.
     fn must_end(&mut self, now: Instant) -> bool {
-        let usage = self.group.usage();
+        let usage = self.guest.group.usage();
         self.observed.oom_kills = usage.oom_kills.unwrap_or(0);
-        let Some((ready_at, at_ready)) = self.ready else {
-            // Either it can never be ready any more, or it had its time.
-            return self.observed.oom_kills > 0
-                || self.ready_pipe.is_none()
-                || now.duration_since(self.started) > READY_DEADLINE;
+        if self.observed.oom_kills > 0 {
+            return true;
+        }
+        let Some((assigned_at, at_assignment)) = self.assigned else {
+            return now.duration_since(self.guest.started) > READY_DEADLINE;
         };
+        if let Some(exited) = self.exited {
+            // Nothing of the job runs any more.
+            self.observed.control_broken = now.duration_since(exited) > COLLECT_DEADLINE;
+            return self.observed.control_broken;
+        }
+        let seen = |stream: &Option<Capture>| stream.as_ref().map_or(0, Capture::seen);
         let spent = Spent {
             memory: self.guest_memory.as_ref().and_then(GuestMemory::bytes),
-            wall: now.duration_since(ready_at),
-            cpu_usec: cpu_since(usage, at_ready),
-            output: self.stdout.seen().max(self.stderr.seen()),
+            wall: now.duration_since(assigned_at),
+            cpu_usec: cpu_since(usage, at_assignment),
+            output: seen(&self.stdout).max(seen(&self.stderr)),
         };
         self.observed.breach = spent.breach(&self.limits);
-        self.observed.oom_kills > 0 || self.observed.breach.is_some()
+        self.observed.breach.is_some()
     }
 
-    /// Kills what is left, reaps the child, and reads the pipes to their ends. Returns when watching ended, and what
+    /// Kills what is left, reaps the child, and reads the pipes to their ends. Returns when the job ended, and what
     /// was used once all of it was dead.
     fn end(&mut self, observer: &mut dyn JobObserver) -> (Instant, Usage) {
-        let ended_at = Instant::now();
-        let exited_by_itself = matches!(self.child.try_wait(), Ok(Some(_)));
-        self.group.end();
-        if !exited_by_itself && let Ok(pid) = self.child.pid() {
+        let ended_at = self.exited.unwrap_or_else(Instant::now);
+        self.guest.group.end();
+        if let Ok(pid) = self.guest.child.pid()
+            && matches!(self.guest.child.try_wait(), Ok(None))
+        {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
         }
-        let mut fds = [PollFd::new(&self.exited, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.guest.exited, PollFlags::IN)];
         let patience = Timespec::try_from(KILL_DEADLINE).unwrap_or_default();
-        if exited_by_itself || poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {
-            let status = self.child.wait().ok();
-            self.observed.exit_code = status.filter(|_| exited_by_itself).and_then(|status| status.code());
+        if poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {
+            let _ = self.guest.child.wait();
         } else {
-            tracing::error!(dir = %self.dir.path().display(), "a killed sandbox does not die");
+            tracing::error!(dir = %self.guest.dir.path().display(), "a killed sandbox does not die");
         }
-        if self.ready.is_some() {
-            for stream in [&mut self.stdout, &mut self.stderr] {
+        if self.assigned.is_some() {
+            for stream in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
                 // Bounded in case something unkillable goes on writing.
                 let _ = (0..DRAIN_READS).all(|_| stream.read_once(&mut self.buffer, observer));
             }
         }
         // The kernel counts a kill for memory a moment after the victim is gone.
-        let usage = self.group.usage();
+        let usage = self.guest.group.usage();
         self.observed.oom_kills = usage.oom_kills.unwrap_or(0);
         self.observed.pids_ceiling_hits = usage.pids_ceiling_hits.unwrap_or(0);
-        self.observed.ready = self.ready.is_some();
+        self.observed.ready = self.assigned.is_some();
+        self.observed.output_missing = self.leavings.is_any_missing();
         (ended_at, usage)
     }
 
-    fn report(
-        mut self,
-        sandbox: &Sandbox,
-        job: &Job,
-        config_sha256: String,
-        (ended_at, last): (Instant, Usage),
-    ) -> JobReport {
+    fn report(mut self, sandbox: &Sandbox, (ended_at, last): (Instant, Usage)) -> JobReport {
         let (outcome, killed_by) = self.observed.outcome();
-        let ready_at = self.ready.map(|(at, _)| at);
-        let diagnostic = if ready_at.is_some() { None } else { Some(self.diagnose()) };
+        let assigned_at = self.assigned.map(|(at, _)| at);
+        let diagnostic = if assigned_at.is_some() { None } else { Some(self.guest.diagnose()) };
+        let (artifacts, missing_outputs) = self.leavings.into_parts();
+        let launcher = &sandbox.launcher;
+        let tree = launcher.trees.get(&self.job.runtime);
+        let seen = |stream, capture: Option<Capture>| {
+            capture.map_or_else(|| Capture::unread(stream).report(), Capture::report)
+        };
         JobReport {
             outcome,
             killed_by,
             exit_code: self.observed.exit_code,
-            requested_limits: job.limits,
+            requested_limits: self.job.limits,
             effective_limits: self.limits,
             limit_enforcement: sandbox.capabilities.limit_enforcement,
             resource_usage: ResourceUsage {
-                boot_time_ms: millis(ready_at.unwrap_or(ended_at).duration_since(self.started)),
-                wall_time_ms: ready_at.map_or(0, |at| millis(ended_at.duration_since(at))),
-                cpu_time_usec: self.ready.and_then(|(_, at_ready)| cpu_since(last, at_ready)),
+                boot_time_ms: millis(assigned_at.unwrap_or(ended_at).duration_since(self.asked)),
+                wall_time_ms: assigned_at.map_or(0, |at| millis(ended_at.duration_since(at))),
+                cpu_time_usec: self.assigned.and_then(|(_, before)| cpu_since(last, before)),
                 memory_peak_bytes: last.memory_peak,
             },
-            stdout: self.stdout.report(),
-            stderr: self.stderr.report(),
-            posture: ready_at.map(|_| Posture {
+            artifacts,
+            missing_outputs,
+            stdout: seen(Stream::Stdout, self.stdout.take()),
+            stderr: seen(Stream::Stderr, self.stderr.take()),
+            posture: assigned_at.map(|_| Posture {
                 isolation_class: IsolationClass::GvisorApplicationKernel,
                 bootstrap_ready: true,
                 seccomp: "oci-deny-list".to_owned(),
                 networking: "disabled".to_owned(),
-                runtime_version: sandbox.runtime.version.clone(),
-                runtime_sha256: sandbox.runtime.sha256.clone(),
-                rootfs_sha256: sandbox.rootfs.sha256.clone(),
-                config_sha256,
+                runtime_version: launcher.runtime.version.clone(),
+                runtime_sha256: launcher.runtime.sha256.clone(),
+                runtime_pack: self.job.runtime.clone(),
+                rootfs_sha256: tree.map(|tree| tree.sha256.clone()).unwrap_or_default(),
+                config_sha256: self.guest.config_sha256.clone(),
             }),
             diagnostic,
         }
     }
-
-    /// What the platform said on the job's standard error and in gVisor's log.
-    fn diagnose(&mut self) -> String {
-        let mut said = vec![0; DIAGNOSTIC_BYTES];
-        let length = self.stderr.as_fd().and_then(|fd| rustix::io::read(fd, &mut *said).ok()).unwrap_or(0);
-        let said = String::from_utf8_lossy(said.get(..length).unwrap_or_default()).trim().to_owned();
-        if said.is_empty() { excerpt(&self.dir.path().join("runsc.log"), DIAGNOSTIC_BYTES) } else { said }
-    }
-}
-
-/// What a wait ended with.
-struct Events {
-    cancelled: bool,
-    exited: bool,
-    ready: bool,
 }
 
 fn cpu_since(now: Usage, then: Usage) -> Option<u64> {

@@ -1,20 +1,24 @@
 //! A machine's ability to run jobs, once it has been proven.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::cancel::Cancel;
-use crate::cgroup::Cgroups;
+use crate::guest::Guest;
 use crate::home::{Home, SweepReport};
-use crate::job::{InvalidJob, Job, JobObserver, JobReport};
+use crate::job::{InvalidJob, Job};
 use crate::language::Language;
+use crate::launch::{Kind, Launcher};
 use crate::limits::{Bounds, EffectiveLimits, RequestedLimits};
+use crate::pool::{Pool, PoolConfig};
 use crate::preflight::{Capabilities, Preflight};
-use crate::rootfs::{Rootfs, RootfsError};
+use crate::report::{JobObserver, JobReport};
+use crate::rootfs::RootfsError;
 use crate::run;
-use crate::runtime::{Runtime, RuntimeError};
-use crate::spawn::Spawner;
+use crate::runtime::RuntimeError;
 
 /// Longest instance name, in bytes.
 const INSTANCE_BYTES_MAX: usize = 64;
@@ -32,6 +36,8 @@ pub struct SandboxConfig {
     pub runsc: Option<PathBuf>,
     /// The range of every limit.
     pub bounds: Bounds,
+    /// How many sandboxes are started before there is a job for them.
+    pub pool: PoolConfig,
 }
 
 impl SandboxConfig {
@@ -44,6 +50,7 @@ impl SandboxConfig {
             instance: instance.into(),
             runsc: None,
             bounds: Bounds::default(),
+            pool: PoolConfig::default(),
         }
     }
 
@@ -78,6 +85,12 @@ pub enum SandboxError {
     LanguageUnavailable {
         /// The language.
         language: Language,
+    },
+    /// There is no runtime pack of that name here.
+    #[error("there is no runtime pack {pack:?} on this machine")]
+    PackUnavailable {
+        /// The pack as asked for.
+        pack: String,
     },
     /// Another process runs jobs from this home.
     #[error("{home} is in use by another process")]
@@ -125,6 +138,7 @@ impl SandboxError {
             Self::LanguageUnavailable { .. } => {
                 "install the interpreter and restart, or place the job elsewhere"
             }
+            Self::PackUnavailable { .. } => "name a pack that this node offers, or none",
             Self::InUse { .. } => "end the other process, or use another home",
             Self::Instance { .. } => "use up to 64 letters, digits, - and _",
             Self::Unproven { .. } => "look at the preflight's findings",
@@ -138,11 +152,11 @@ impl SandboxError {
 /// Exists only where a preflight proved every part of it. Jobs still running when it is dropped are killed.
 #[derive(Debug)]
 pub struct Sandbox {
-    pub(crate) home: Home,
-    pub(crate) runtime: Runtime,
-    pub(crate) rootfs: Rootfs,
-    pub(crate) cgroups: Cgroups,
-    pub(crate) spawner: Spawner,
+    /// Dropped first: it ends what was started beforehand.
+    pub(crate) pool: Option<Pool>,
+    pub(crate) launcher: Arc<Launcher>,
+    /// Kinds whose programs do not work.
+    pub(crate) unfit: BTreeSet<Kind>,
     pub(crate) capabilities: Capabilities,
 }
 
@@ -176,6 +190,26 @@ impl Sandbox {
     #[must_use]
     pub fn effective_limits(&self, asked: &RequestedLimits) -> EffectiveLimits {
         EffectiveLimits::clamp(asked, &self.capabilities.bounds)
+    }
+
+    /// How many sandboxes are started and wait for jobs now.
+    #[must_use]
+    pub fn armed(&self) -> usize {
+        self.pool.as_ref().map_or(0, Pool::armed)
+    }
+
+    /// A sandbox that waits for a job, or one that will once it is up.
+    pub(crate) fn guest(&self, kind: &Kind) -> Result<Guest, SandboxError> {
+        if let Some(pack) = &kind.pack
+            && !self.launcher.trees.contains_key(&kind.pack)
+        {
+            return Err(SandboxError::PackUnavailable { pack: pack.clone() });
+        }
+        if self.unfit.contains(kind) {
+            return Err(SandboxError::LanguageUnavailable { language: kind.language });
+        }
+        let armed = self.pool.as_ref().and_then(|pool| pool.take(kind));
+        armed.map_or_else(|| self.launcher.launch(kind), Ok)
     }
 
     /// Runs one job to its end on this thread.

@@ -28,7 +28,7 @@ fn the_first_page_shows_every_command_by_task() {
       status       Show this node, its peers and its work
       who          List the agents that can be asked
       flights      List asks, or show or await one
-      jobs         List jobs, or show one
+      jobs         List jobs, or show, follow, stop or await one
       messages     List messages, newest first
       outbox       Show what waits for peers that cannot be reached
       ping         Measure the way to a node, and say which way it is
@@ -118,12 +118,21 @@ fn run_explains_its_exit_codes() {
           --on <NODE>              The node to run it on, by name or id
           --stdin <FILE>           What the program reads: a file, or `-` for
                                    standard input
+          --input <FILE>           A file the program finds at input/NAME, or
+                                   NAME=FILE to call it otherwise; may be given
+                                   again
+          --output <NAME>          A file the program is to leave at output/NAME;
+                                   may be given again
+          --output-dir <DIR>       Where the files it leaves are saved
+          --runtime <NAME>         The runtime pack to run it in
           --evidence <FILE>        Save the signed evidence of the job here
       -d, --detach                 Print the job's id and do not wait
           --deadline <TIME>        When the result is of no use any more; an hour
                                    when absent
           --idempotency-key <KEY>  Your own key: the same key and program again give
                                    the first job again, not a second
+          --idempotent             Running it twice does no harm: it may go to
+                                   another node when its own is gone
           --shared-kernel          Accept isolation that shares the machine's kernel
       -h, --help                   Print help
 
@@ -154,6 +163,7 @@ fn run_explains_its_exit_codes() {
     on one that its operator chose.
 
       mesh-cli run script.py --stdin input.csv
+      mesh-cli run plot.py --input data.csv --output plot.png --output-dir results
       mesh-cli run --language bash -e 'uname -a'
       mesh-cli run --on atlas --evidence proof.json script.js
     ");

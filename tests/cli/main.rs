@@ -9,6 +9,7 @@ mod asking;
 mod command;
 mod help;
 mod home;
+mod jobs;
 mod life;
 mod misuse;
 mod pipes;

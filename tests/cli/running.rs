@@ -13,7 +13,7 @@ fn job() -> JobId {
     JobId::mint(0, [4; 10])
 }
 
-fn receipt() -> JobReceipt {
+pub(crate) fn receipt() -> JobReceipt {
     JobReceipt {
         job_id: job(),
         status: JobStatus::Queued,
@@ -24,7 +24,7 @@ fn receipt() -> JobReceipt {
     }
 }
 
-fn ended(status: JobStatus, exit_code: Option<i32>) -> JobView {
+pub(crate) fn ended(status: JobStatus, exit_code: Option<i32>) -> JobView {
     let result = JobResult {
         status,
         exit_code,
@@ -35,6 +35,8 @@ fn ended(status: JobStatus, exit_code: Option<i32>) -> JobView {
         duration_ms: 840,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     };
     let signer = NodeId::from_bytes([2; 32]);
     JobView {
@@ -49,6 +51,11 @@ fn ended(status: JobStatus, exit_code: Option<i32>) -> JobView {
         waiting_on: None,
         minimum_isolation: IsolationClass::GvisorApplicationKernel,
         requested_limits: JobLimits::default(),
+        principal: None,
+        effective_limits: None,
+        input_files: Vec::new(),
+        outputs: Vec::new(),
+        runtime: None,
         result: Some(result),
         late: None,
         attestation: AttestationView::Verified { signer, key_id: "k".into(), event_chain_complete: true },

@@ -13,7 +13,7 @@ use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::evidence::event::EventKind;
 use mesh_protocol::evidence::limits;
 use mesh_protocol::evidence::receipt::{
-    Execution, ExecutorOutput, Limits, Observed, Outcome, Requirements, StreamSeen,
+    Execution, ExecutorOutput, FileDigest, Limits, Observed, Outcome, Requirements, StreamSeen,
 };
 use mesh_protocol::id::NodeId;
 
@@ -218,4 +218,67 @@ fn evidence_is_read_from_a_pipe_and_judged_for_programs() {
     ----- stdout -----
     {"schema_version":1,"ok":true,"data":{"verified":true,"claims":{"signers":["rkeohxlubhyzl7ks3mwtzos5olfgocn7dwkbeg7toseadnapn5oa"],"job":"job-01h00000000000000000000000","requester":"entry/operator","language":"bash","outcome":"failed","exit_code":3,"killed_by":null,"isolation":"gvisor-application-kernel","evidence_complete":true,"event_chain_complete":true,"events_checked":true,"output_checked":true}}}
     "#);
+}
+
+/// Evidence of a job that left a file, signed by two nodes' keys where asked for.
+fn with_a_file() -> Bundle {
+    let mut job = failed_job();
+    let bytes = b"1,2";
+    let file = FileDigest { path: "output/t.csv".to_owned(), size: 3, sha256: Digest::of(bytes) };
+    job.execution.artifacts = vec![file];
+    Bundle::of(attest(job, &signer()).unwrap(), None)
+}
+
+#[test]
+fn a_tenant_that_was_not_expected_a_wrong_artifact_and_too_few_signatures_are_not_authentic() {
+    let place = Place::new();
+    saved(&place, &evidence(None));
+    place.file("other.json", "{}");
+    let (key, other) = (id(&signer()), id(&SigningKey::from_bytes(&[2; 32])));
+    let code = |more: &[&str]| {
+        let arguments: Vec<&str> =
+            ["verify", "proof.json", "--key", &key].iter().chain(more).copied().collect();
+        place.program(&arguments).output().unwrap().status.code()
+    };
+    assert_eq!(code(&["--expect-tenant", "entry/operator"]), Some(0));
+    assert_eq!(code(&["--expect-tenant", "entry/other"]), Some(1));
+    assert_eq!(code(&["--artifact", "other.json"]), Some(1));
+    assert_eq!(code(&["--key", &other]), Some(0), "one of the two is enough");
+    assert_eq!(code(&["--key", &other, "--threshold", "2"]), Some(1));
+    assert_eq!(code(&["--threshold", "2"]), Some(2), "more than there are keys");
+    assert_eq!(code(&["--key", &key]), Some(2), "a key twice is no second key");
+}
+
+#[test]
+fn an_envelope_alone_is_authentic_and_incomplete_until_its_artifact_is_there() {
+    let place = Place::new();
+    let bundle = evidence(None);
+    place.file("e.json", &bundle.envelope);
+    place.file("a.json", bundle.artifact.as_ref().unwrap());
+    let key = id(&signer());
+    let output = place.program(&["verify", "e.json", "--key", &key]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let output =
+        place.program(&["verify", "e.json", "--key", &key, "--artifact", "a.json"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("output     checked"), "{text}");
+    // The events are in neither.
+    assert_eq!(output.status.code(), Some(5), "{text}");
+}
+
+#[test]
+fn the_files_of_a_job_are_compared_with_what_was_signed() {
+    let place = Place::new();
+    saved(&place, &with_a_file());
+    let key = id(&signer());
+    let code = || {
+        let arguments = ["verify", "proof.json", "--key", &key, "--output-dir", "left"];
+        place.program(&arguments).output().unwrap().status.code()
+    };
+    assert_eq!(code(), Some(1), "it is not there");
+    std::fs::create_dir(place.path("left")).unwrap();
+    std::fs::write(place.path("left/t.csv"), "1,2").unwrap();
+    assert_eq!(code(), Some(0));
+    std::fs::write(place.path("left/t.csv"), "1,3").unwrap();
+    assert_eq!(code(), Some(1));
 }

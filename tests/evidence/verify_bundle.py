@@ -79,6 +79,10 @@ def check_statement(statement, node):
     require(receipt["job_id"] == job and receipt["requester"] == predicate["tenant"], "job or tenant")
     bare = {name: member for name, member in receipt.items() if name != "receipt_sha256"}
     require(sha256(canonical(bare)) == receipt["receipt_sha256"], "receipt digest")
+    observed = receipt.get("observed", {})
+    if "policy_sha256" in observed:
+        policy = {name: member for name, member in observed.items() if name != "policy_sha256"}
+        require(sha256(canonical(policy)) == observed["policy_sha256"], "policy digest")
     require(receipt["node"] == node, "node did not sign")
     first = {"name": result["name"], "digest": {"sha256": result["sha256"]}, "mediaType": result["mediaType"]}
     files = [

@@ -261,6 +261,8 @@ fn view(number: usize, status: JobStatus) -> JobView {
         duration_ms: 12,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     };
     let signed = AttestationView::Verified { signer: node(), key_id: "k".into(), event_chain_complete: true };
     let terminal = status.is_terminal();
@@ -276,6 +278,11 @@ fn view(number: usize, status: JobStatus) -> JobView {
         waiting_on: None,
         minimum_isolation: IsolationClass::default(),
         requested_limits: JobLimits::default(),
+        principal: None,
+        effective_limits: None,
+        input_files: Vec::new(),
+        outputs: Vec::new(),
+        runtime: None,
         result: terminal.then_some(result),
         late: None,
         attestation: if terminal { signed } else { AttestationView::Pending },

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mesh_protocol::api::job::{AttestationView, JobView, RunRequest};
+use mesh_protocol::api::job::{AttestationView, JobFilter, JobView, RunRequest};
 use mesh_protocol::id::JobId;
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobSpec, JobStatus, Language};
@@ -42,15 +42,8 @@ async fn looked_at(node: &Node) -> Option<()> {
 
 fn bash(code: &str) -> RunRequest {
     let limits = JobLimits { wall_seconds: 300, ..JobLimits::default() };
-    let minimum_isolation = IsolationClass::default();
-    let spec = JobSpec {
-        language: Language::Bash,
-        code: code.into(),
-        stdin: String::new(),
-        limits,
-        minimum_isolation,
-    };
-    RunRequest { spec, on: Some("nova".into()), idempotency_key: None, deadline_seconds: None }
+    let spec = JobSpec { limits, ..JobSpec::new(Language::Bash, code) };
+    RunRequest { on: Some("nova".into()), ..RunRequest::new(spec) }
 }
 
 /// What a node's jobs have on its machine now: processes, control groups and directories.
@@ -116,7 +109,7 @@ async fn a_job_runs_on_another_host_in_gvisor_and_its_result_comes_back_attested
     assert!(out.contains("Linux version") && !out.contains(&kernel), "a kernel of its own: {out}");
     assert!(err.contains("to stderr"), "{err}");
 
-    let listed = atlas.client.jobs(10).await.unwrap();
+    let listed = atlas.client.jobs(&JobFilter::default(), 10).await.unwrap().jobs;
     assert_eq!(listed.len(), 1);
     let job = atlas.client.job(listed[0].job_id).await.unwrap();
     assert_eq!((job.status, job.node), (JobStatus::Failed, nova_id));

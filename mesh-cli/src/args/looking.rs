@@ -35,18 +35,21 @@ pub(crate) struct LogsArgs {
 
 /// `verify`
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("trusted").args(["key", "root"])))]
+#[command(group(ArgGroup::new("trusted").args(["keys", "root"])))]
 #[command(after_help = "\
 Needs no node and no network. A valid signature says who claims what; it does not say that the \
 job went well. The outcome that was signed is shown beside it.
 
 Exit codes: 0 authentic and complete, 1 does not verify, 2 unreadable, 5 authentic but incomplete.")]
 pub(crate) struct VerifyArgs {
-    /// The evidence, as `run --evidence` saved it, or `-` for standard input.
+    /// The evidence, as `run --evidence` saved it, or a signed envelope; `-` for standard input.
     pub(crate) file: Source,
-    /// Trust this Ed25519 key: 64 hex digits, a node id, or a PEM file.
-    #[arg(long, value_name = "KEY|FILE")]
-    pub(crate) key: Option<String>,
+    /// Trust this Ed25519 key: 64 hex digits, a node id, or a PEM file; may be given again.
+    #[arg(long = "key", value_name = "KEY|FILE")]
+    pub(crate) keys: Vec<String>,
+    /// How many of the keys must have signed.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "keys")]
+    pub(crate) threshold: usize,
     /// Trust every node this mesh's root certificate (a PEM or DER file) let in; the root.crt of this machine's node
     /// when neither is given.
     #[arg(long, value_name = "FILE")]
@@ -54,6 +57,15 @@ pub(crate) struct VerifyArgs {
     /// The job it must be about.
     #[arg(long, value_name = "ID")]
     pub(crate) expect_job: Option<String>,
+    /// On whose behalf it must have run: `node/tenant`, as the receipt has it.
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) expect_tenant: Option<String>,
+    /// The result it must be about, in a file of its own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) artifact: Option<PathBuf>,
+    /// The folder with the files the job left, each of which must be what was signed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
 }
 
 /// `setup`

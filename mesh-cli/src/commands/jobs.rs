@@ -1,30 +1,89 @@
 //! `jobs`: the jobs of this node, or one of them.
 
+mod logs;
+
 use mesh_node::client::{Client, ClientError};
 use mesh_node::service::LIST_ROWS_MAX;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
+use mesh_protocol::api::job::JobFilter;
 use mesh_protocol::id::JobId;
 
-use crate::args::JobsArgs;
+use super::run;
+use crate::args::{JobAttestationArgs, JobListArgs, JobResultArgs, JobsArgs, JobsCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::invocation::Invocation;
-use crate::render;
+use crate::{foreign, input, job_files, render};
 
-/// Lists jobs, or shows one.
+/// Lists jobs, or does something with one.
 pub(crate) async fn jobs(invocation: &Invocation, args: &JobsArgs) -> Result<Exit, Failure> {
     let client = invocation.client()?;
-    let now = invocation.wall_ms();
-    match &args.job {
-        Some(text) => {
-            let job = client.job_result(find_job(&client, text).await?, 0).await?;
-            invocation.printer.answer(&job, |job| render::job::job(job, now));
+    match (&args.what, &args.job) {
+        (None, Some(job)) => show(invocation, &client, job).await,
+        (None, None) => list(invocation, &client, &args.list).await,
+        (Some(JobsCommand::List(args)), _) => list(invocation, &client, args).await,
+        (Some(JobsCommand::Show(args)), _) => show(invocation, &client, &args.job).await,
+        (Some(JobsCommand::Logs(args)), _) => logs::logs(invocation, &client, args).await,
+        (Some(JobsCommand::Cancel(args)), _) => {
+            let reply = client.cancel_job(find_job(&client, &args.job).await?).await?;
+            let what = foreign::line(&args.job);
+            invocation.printer.answer(&reply, |reply| render::flight::cancelled(&what, reply));
+            Ok(Exit::Done)
         }
-        None => {
-            let jobs = client.jobs(args.limit).await?;
-            invocation.printer.answer(&jobs, |jobs| render::job::jobs(jobs, now));
-        }
+        (Some(JobsCommand::Result(args)), _) => result(invocation, &client, args).await,
+        (Some(JobsCommand::Attestation(args)), _) => attestation(invocation, &client, args).await,
     }
+}
+
+async fn list(invocation: &Invocation, client: &Client, args: &JobListArgs) -> Result<Exit, Failure> {
+    let now = invocation.wall_ms();
+    let filter = JobFilter { status: args.status, language: args.language, cursor: args.cursor.clone() };
+    let page = client.jobs(&filter, args.limit).await?;
+    invocation.printer.answer(&page, |page| render::job::jobs(&page.jobs, now));
+    Ok(Exit::Done)
+}
+
+async fn show(invocation: &Invocation, client: &Client, job: &str) -> Result<Exit, Failure> {
+    let now = invocation.wall_ms();
+    let job = client.job_result(find_job(client, job).await?, 0).await?;
+    invocation.printer.answer(&job, |job| render::job::job(job, now));
+    Ok(Exit::Done)
+}
+
+async fn result(invocation: &Invocation, client: &Client, args: &JobResultArgs) -> Result<Exit, Failure> {
+    let id = find_job(client, &args.job).await?;
+    let job = if args.no_wait { client.job_result(id, 0).await? } else { run::ended(client, id).await? };
+    if !job.terminal {
+        invocation.printer.answer(&job, |job| format!("{}\n", job.status));
+        return Ok(Exit::Unavailable);
+    }
+    let exit = run::conclude(invocation, &job);
+    if let Some(dir) = &args.output_dir {
+        job_files::check_free(dir, &job.outputs)?;
+        job_files::save(invocation, &client.job_outputs(id).await?, dir)?;
+    }
+    Ok(exit)
+}
+
+async fn attestation(
+    invocation: &Invocation,
+    client: &Client,
+    args: &JobAttestationArgs,
+) -> Result<Exit, Failure> {
+    let id = find_job(client, &args.job).await?;
+    if let Some(path) = &args.evidence {
+        input::write_private(path, &client.evidence(id).await?)?;
+    }
+    if let Some(path) = &args.envelope {
+        input::write_private(path, &client.attestation(id).await?)?;
+    }
+    if let Some(path) = &args.artifact {
+        input::write_private(path, &client.result_artifact(id).await?)?;
+    }
+    let job = client.job(id).await?;
+    invocation
+        .printer
+        .answer(&job.attestation, |attestation| format!("{}\n", render::job::proof(attestation)));
     Ok(Exit::Done)
 }
 
@@ -33,8 +92,8 @@ pub(super) async fn find_job(client: &Client, text: &str) -> Result<JobId, Failu
     if let Ok(job) = text.parse() {
         return Ok(job);
     }
-    let jobs = client.jobs(LIST_ROWS_MAX).await?;
-    Ok(only_ending(jobs.iter().map(|job| job.job_id), text).map_err(ClientError::Refused)?)
+    let page = client.jobs(&JobFilter::default(), LIST_ROWS_MAX).await?;
+    Ok(only_ending(page.jobs.iter().map(|job| job.job_id), text).map_err(ClientError::Refused)?)
 }
 
 /// The one id that ends with `text`.

@@ -6,13 +6,14 @@ use mesh_node::api::limits::WAIT_SECONDS_MAX;
 use mesh_node::client::Client;
 use mesh_protocol::api::job::{AttestationView, JobView, RunRequest};
 use mesh_protocol::id::JobId;
-use mesh_protocol::job::{CODE_BYTES_MAX, JobSpec, Language, STDIN_BYTES_MAX};
+use mesh_protocol::job::{CODE_BYTES_MAX, JobSpec, Language, Requirements, STDIN_BYTES_MAX};
 
 use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::input::{self, Source};
 use crate::invocation::Invocation;
+use crate::job_files;
 use crate::printer::Stream;
 use crate::render;
 
@@ -53,8 +54,15 @@ async fn request(args: &RunArgs) -> Result<RunRequest, Failure> {
             "add `--language python`, `node` or `bash`",
         )
     })?;
-    let limits = args.limits.limits();
-    let spec = JobSpec { language, code, stdin, limits, minimum_isolation: args.minimum_isolation() };
+    let spec = JobSpec {
+        stdin,
+        limits: args.limits.limits(),
+        requirements: Requirements { minimum_isolation: args.minimum_isolation() },
+        files: job_files::read(&args.inputs).await?,
+        outputs: args.outputs.iter().map(|name| job_files::output_path(name)).collect(),
+        runtime: args.runtime.clone(),
+        ..JobSpec::new(language, code)
+    };
     spec.check()
         .map_err(|error| Failure::usage(error.to_string(), "`mesh-cli run --help` shows examples"))?;
     Ok(RunRequest {
@@ -62,6 +70,7 @@ async fn request(args: &RunArgs) -> Result<RunRequest, Failure> {
         on: args.on.clone(),
         idempotency_key: args.idempotency_key.clone(),
         deadline_seconds: args.deadline,
+        idempotent: args.idempotent,
     })
 }
 
@@ -92,6 +101,9 @@ fn language_of(file: Option<&Source>, code: &str) -> Option<Language> {
 
 async fn submitted(invocation: &Invocation, args: &RunArgs, request: &RunRequest) -> Result<Exit, Failure> {
     let printer = &invocation.printer;
+    if !args.detach {
+        job_files::check_free(&args.output_dir, &request.spec.outputs)?;
+    }
     let client = invocation.client()?;
     let receipt = client.run(request).await?;
     if args.detach {
@@ -108,6 +120,9 @@ async fn submitted(invocation: &Invocation, args: &RunArgs, request: &RunRequest
     ));
     let job = ended(&client, job_id).await?;
     let exit = conclude(invocation, &job);
+    if !args.outputs.is_empty() {
+        job_files::save(invocation, &client.job_outputs(job_id).await?, &args.output_dir)?;
+    }
     if let Some(path) = &args.evidence {
         save_evidence(invocation, &client, &job, path).await?;
     }
@@ -115,7 +130,7 @@ async fn submitted(invocation: &Invocation, args: &RunArgs, request: &RunRequest
 }
 
 /// The job once it has ended. The node ends every job at its deadline, so this ends too.
-async fn ended(client: &Client, job: JobId) -> Result<JobView, Failure> {
+pub(super) async fn ended(client: &Client, job: JobId) -> Result<JobView, Failure> {
     loop {
         let view = client.job_result(job, WAIT_SECONDS_MAX).await?;
         if view.terminal {
@@ -143,7 +158,7 @@ async fn save_evidence(
     Ok(())
 }
 
-fn conclude(invocation: &Invocation, job: &JobView) -> Exit {
+pub(super) fn conclude(invocation: &Invocation, job: &JobView) -> Exit {
     let printer = &invocation.printer;
     let Some(result) = &job.result else { return Exit::NotRun };
     if printer.json() {

@@ -11,18 +11,23 @@ use std::sync::Arc;
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::pkcs8::DecodePublicKey;
 use mesh_node::identity::{Admission, CertificateError, MemberVerifier, RootCertificate};
+use mesh_protocol::evidence::Verified;
 use mesh_protocol::evidence::bundle::Bundle;
-use mesh_protocol::evidence::limits::MAX_BUNDLE_BYTES;
+use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::dsse::Envelope;
+use mesh_protocol::evidence::limits::{MAX_ARTIFACT_BYTES, MAX_BUNDLE_BYTES};
 use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::id::NodeId;
+use mesh_protocol::job::FILE_BYTES_MAX;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::args::VerifyArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::input::InputError;
+use crate::input::{InputError, Source};
 use crate::invocation::Invocation;
+use crate::job_files;
 use crate::render::evidence::{Verdict, verdict};
 
 /// Bytes of a key or certificate file; ours are under 1 KiB.
@@ -31,23 +36,70 @@ const KEY_FILE_BYTES_MAX: u64 = 16 * 1024;
 /// Verifies.
 pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result<Exit, Failure> {
     let bytes = args.file.bytes(MAX_BUNDLE_BYTES).await?;
-    let bundle = Bundle::parse(&bytes).map_err(|error| {
-        Failure::usage(format!("this is not evidence: {error}"), "give the file that `run --evidence` saved")
-    })?;
+    let mut bundle = read(&bytes)?;
+    if let Some(path) = &args.artifact {
+        bundle.artifact = Some(Source::File(path.clone()).text(MAX_ARTIFACT_BYTES).await?);
+    }
+    let expected = Expectation { job: args.expect_job.as_deref(), tenant: args.expect_tenant.as_deref() };
     let found = match trust(invocation, args, &bundle)? {
-        Ok(trust) => judged(&bundle, &trust, args.expect_job.as_deref()),
+        Ok(trust) => match (proved(&bundle, &trust, expected), &args.output_dir) {
+            (Ok(verified), Some(dir)) => outputs(&verified, dir).await,
+            (Ok(verified), None) => Verdict::from(&verified),
+            (Err(reasons), _) => Verdict::not_verified(reasons),
+        },
         Err(reason) => Verdict::not_verified(vec![reason]),
     };
     invocation.printer.answer(&found, verdict);
     Ok(found.exit())
 }
 
+/// Evidence in one file, or an envelope alone.
+fn read(bytes: &[u8]) -> Result<Bundle, Failure> {
+    Bundle::parse(bytes).or_else(|error| {
+        let alone = std::str::from_utf8(bytes).ok().filter(|_| Envelope::parse(bytes).is_ok());
+        let envelope = alone.ok_or_else(|| {
+            Failure::usage(
+                format!("this is not evidence: {error}"),
+                "give the file that `run --evidence` saved",
+            )
+        })?;
+        Ok(Bundle { envelope: envelope.to_owned(), artifact: None, events: None, certificate: None })
+    })
+}
+
+/// What the evidence has to be about.
+#[derive(Debug, Clone, Copy, Default)]
+struct Expectation<'a> {
+    job: Option<&'a str>,
+    tenant: Option<&'a str>,
+}
+
 /// What a bundle proves to someone who trusts these keys.
 pub(crate) fn judged(bundle: &Bundle, trust: &TrustSet, expected_job: Option<&str>) -> Verdict {
-    match bundle.verify(trust, expected_job, None) {
-        Ok(verified) => Verdict::from(&verified),
-        Err(error) => Verdict::not_verified(reasons(&error)),
+    let expected = Expectation { job: expected_job, tenant: None };
+    proved(bundle, trust, expected).map_or_else(Verdict::not_verified, |verified| Verdict::from(&verified))
+}
+
+/// The same, or why it proves nothing; outermost cause first.
+fn proved(bundle: &Bundle, trust: &TrustSet, expected: Expectation<'_>) -> Result<Verified, Vec<String>> {
+    let verified = bundle.verify(trust, expected.job, expected.tenant);
+    verified.map_err(|error| reasons(&error))
+}
+
+/// The verdict once the files that the job left are compared with what was signed.
+async fn outputs(verified: &Verified, dir: &Path) -> Verdict {
+    for signed in &verified.receipt().execution.artifacts {
+        let Some(path) = job_files::place(dir, &signed.path) else {
+            return Verdict::not_verified(vec![format!("`{}` is no plain path", signed.path)]);
+        };
+        let reason = match Source::File(path).bytes(FILE_BYTES_MAX).await {
+            Ok(bytes) if Digest::of(&bytes) == signed.sha256 && bytes.len() as u64 == signed.size => continue,
+            Ok(_) => format!("{} is not the file that was signed", signed.path),
+            Err(error) => error.to_string(),
+        };
+        return Verdict::not_verified(vec![reason]);
     }
+    Verdict::from(verified)
 }
 
 /// Whom to trust: outside, when that cannot be told; inside, when the bundle itself gives no reason to.
@@ -56,17 +108,17 @@ fn trust(
     args: &VerifyArgs,
     bundle: &Bundle,
 ) -> Result<Result<TrustSet, String>, Failure> {
-    let signer = match &args.key {
-        Some(key) => NodeId::from_bytes(read_key(key)?.to_bytes()),
-        None => match member(&read_root(&root_of(invocation, args)?)?, bundle.certificate.as_deref()) {
-            Ok(node) => node,
+    let trust = if args.keys.is_empty() {
+        match member(&read_root(&root_of(invocation, args)?)?, bundle.certificate.as_deref()) {
+            Ok(node) => TrustSet::node(&node),
             Err(reason) => return Ok(Err(reason)),
-        },
+        }
+    } else {
+        let keys: Result<_, Failure> = args.keys.iter().map(|key| read_key(key)).collect();
+        TrustSet::new(keys?, args.threshold)
     };
-    let trust = TrustSet::node(&signer);
-    trust
-        .map(Ok)
-        .map_err(|error| Failure::usage(error.to_string(), "give the key of the node that ran the job"))
+    let hint = "give the keys of the nodes that may sign, each once, and a threshold of at most their number";
+    trust.map(Ok).map_err(|error| Failure::usage(error.to_string(), hint))
 }
 
 /// The root to trust: the one that was named, or else that of the mesh this machine's node is in.

@@ -12,8 +12,7 @@ use mesh_node::api::limits::WAIT_SECONDS_MAX;
 use mesh_node::client::{Client, ClientError};
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::id::JobId;
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobResult, JobSpec, JobStatus, Language, STDIN_BYTES_MAX};
+use mesh_protocol::job::{JobResult, JobSpec, JobStatus, Language, STDIN_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -85,15 +84,8 @@ async fn offers_sandbox(client: &Client, node: &str) -> Result<bool, ClientError
 }
 
 async fn counted_in_sandbox(client: &Client, node: &str, text: String) -> Result<Answer, Failure> {
-    let spec = JobSpec {
-        language: Language::Python,
-        code: COUNT.to_owned(),
-        stdin: text,
-        limits: JobLimits::default(),
-        minimum_isolation: IsolationClass::default(),
-    };
-    let request =
-        RunRequest { spec, on: Some(node.to_owned()), idempotency_key: None, deadline_seconds: None };
+    let spec = JobSpec { stdin: text, ..JobSpec::new(Language::Python, COUNT) };
+    let request = RunRequest { on: Some(node.to_owned()), ..RunRequest::new(spec) };
     let job = client.run(&request).await?.job_id;
     loop {
         // The node ends every job at its deadline, so this ends too.
@@ -128,6 +120,8 @@ mod tests {
             duration_ms: 1,
             isolation: None,
             may_have_run: true,
+            violations: Vec::new(),
+            artifacts: Vec::new(),
         }
     }
 

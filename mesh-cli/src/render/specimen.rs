@@ -26,6 +26,7 @@ pub(crate) fn sandbox() -> ExecutorView {
         languages: vec!["python".into(), "node".into(), "bash".into()],
         slots: 2,
         running: 1,
+        runtimes: None,
         unavailable: None,
     }
 }
@@ -188,6 +189,8 @@ pub(crate) fn job(status: JobStatus) -> JobView {
         duration_ms: 840,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     });
     JobView {
         job_id: JobId::mint(THEN, [4; 10]),
@@ -201,6 +204,11 @@ pub(crate) fn job(status: JobStatus) -> JobView {
         waiting_on: None,
         minimum_isolation: IsolationClass::GvisorApplicationKernel,
         requested_limits: JobLimits::default(),
+        principal: None,
+        effective_limits: None,
+        input_files: Vec::new(),
+        outputs: Vec::new(),
+        runtime: None,
         result,
         late: None,
         attestation: AttestationView::Pending,

@@ -14,9 +14,7 @@ use crate::broker::flight::Flight;
 use crate::broker::receipt::Given;
 use crate::broker::run::Run;
 use crate::event::Action;
-use crate::evidence::Evidence;
 use crate::jobs::execution::Execution;
-use crate::jobs::job::Job;
 use crate::limits::{DUE_BATCH, RETAIN_MS};
 use crate::store::{Record, StoreError, Table, scan_prefix};
 use crate::time::NodeTime;
@@ -50,6 +48,10 @@ pub(crate) enum Deadline {
     ForgetExecution(NodeId, JobId),
     /// A receipt for a request id has been kept long enough.
     ForgetReceipt(String),
+    /// More of what a forgotten job left is to be removed.
+    SweepJob(JobId),
+    /// Whether a job that may be run twice is to be given to another executor.
+    MoveJob(JobId),
 }
 
 impl Record for Deadline {
@@ -92,10 +94,9 @@ fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
         Deadline::ForgetMessage(message) => forget::<Message>(turn, &message),
         Deadline::ForgetFlight(flight) => forget::<Flight>(turn, &flight),
         Deadline::ForgetRun(origin, flight) => forget::<Run>(turn, &(origin, flight)),
-        Deadline::ForgetJob(job) => {
-            turn.tx.delete::<Evidence>(&job);
-            forget::<Job>(turn, &job)
-        }
+        Deadline::ForgetJob(job) => jobs::job::forget(turn, job),
+        Deadline::SweepJob(job) => jobs::job::sweep(turn, job),
+        Deadline::MoveJob(job) => jobs::submit::reconsider(turn, job),
         Deadline::ForgetExecution(origin, job) => forget::<Execution>(turn, &(origin, job)),
         Deadline::ForgetReceipt(key) => forget::<Given>(turn, &key),
     }
@@ -111,4 +112,11 @@ fn forget<R: Record>(turn: &mut Turn<'_, '_>, key: &R::Key) -> Result<(), StoreE
 /// Sets the reminder to forget something that has ended.
 pub(crate) fn retain(turn: &mut Turn<'_, '_>, what: Deadline) {
     set(turn, turn.now.node.plus_ms(RETAIN_MS), what);
+}
+
+/// The same for a job, which is kept as long as the operator says.
+pub(crate) fn retain_job(turn: &mut Turn<'_, '_>, what: Deadline) {
+    if let Some(ms) = turn.site.jobs.retain_ms {
+        set(turn, turn.now.node.plus_ms(ms), what);
+    }
 }

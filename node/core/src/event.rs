@@ -9,12 +9,13 @@ use std::sync::Arc;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::ask::{AskCommand, CancelReply, Receipt, SendRequest};
 use mesh_protocol::api::error::ApiError;
-use mesh_protocol::api::job::{JobReceipt, RunRequest};
+use mesh_protocol::api::job::JobReceipt;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::delivery::{Ack, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
+use mesh_protocol::evidence::event::Event as JobEvent;
 use mesh_protocol::flight::FlightOutcome;
 use mesh_protocol::id::{FlightId, JobId, NodeId, TicketId};
-use mesh_protocol::job::{JobResult, JobSpec};
+use mesh_protocol::job::{JobResult, JobSpec, OutputFile};
 use mesh_protocol::message::Hop;
 use mesh_protocol::policy::{Grant, Trust};
 use mesh_protocol::record::SignedRecord;
@@ -22,6 +23,8 @@ use mesh_protocol::revocation::RevocationList;
 
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::outline::Outline;
+use crate::jobs::submission::Submission;
 use crate::joining::{RedeemRequest, Redemption};
 use crate::policy::GrantChange;
 use crate::site::AgentSetting;
@@ -41,6 +44,13 @@ pub enum Caller {
         /// The agents its work came through.
         hops: Vec<Hop>,
     },
+    /// The holder of a key that this node gave out. Runs jobs and does nothing else.
+    Tenant {
+        /// On whose behalf: never `operator`, and nothing that begins with `@`.
+        tenant: String,
+        /// Who in particular.
+        principal: String,
+    },
 }
 
 impl Caller {
@@ -50,6 +60,26 @@ impl Caller {
         match self {
             Self::Operator => "operator",
             Self::Agent { name, .. } => name.as_str(),
+            Self::Tenant { tenant, .. } => tenant,
+        }
+    }
+
+    /// On whose behalf its jobs run: no two kinds of caller can have one tenant.
+    #[must_use]
+    pub fn tenant(&self) -> String {
+        match self {
+            Self::Operator => "operator".to_owned(),
+            Self::Agent { name, .. } => format!("@{name}"),
+            Self::Tenant { tenant, .. } => tenant.clone(),
+        }
+    }
+
+    /// Who in particular, where a tenant is several.
+    #[must_use]
+    pub fn principal(&self) -> Option<String> {
+        match self {
+            Self::Operator | Self::Agent { .. } => None,
+            Self::Tenant { principal, .. } => Some(principal.clone()),
         }
     }
 }
@@ -64,7 +94,7 @@ pub enum Command {
     /// Stop a flight this node is the origin of.
     CancelFlight(FlightId),
     /// Run a job.
-    Run(Caller, RunRequest),
+    Run(Caller, Box<Submission>),
     /// Stop a job this node is the origin of.
     CancelJob(JobId),
     /// Change what a peer may do here.
@@ -183,6 +213,28 @@ pub enum Event {
         result: JobResult,
         /// The signed bundle.
         evidence: Vec<u8>,
+        /// The files it left.
+        outputs: Vec<OutputFile>,
+        /// Its last events, those that no [`Event::JobEvents`] had.
+        events: Vec<JobEvent>,
+    },
+    /// What a job did: events that follow each other and the ones before.
+    JobEvents {
+        /// Who asked.
+        origin: NodeId,
+        /// Which job.
+        job: JobId,
+        /// Which attempt.
+        attempt: u32,
+        /// At most 64.
+        events: Vec<JobEvent>,
+    },
+    /// The end of a job that this node decided is signed.
+    JobAttested {
+        /// Which job.
+        job: JobId,
+        /// The signed bundle; empty when it could not be made.
+        evidence: Vec<u8>,
     },
     /// A deadline passed.
     Due,
@@ -203,7 +255,7 @@ pub enum CloseReason {
     Unavailable,
 }
 
-/// A job for the sandbox here, or one whose end the sandbox is to attest.
+/// A job for the sandbox here, or one whose end is to be attested here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobTicket {
     /// Who asked.
@@ -214,10 +266,12 @@ pub struct JobTicket {
     pub attempt: u32,
     /// The tenant, `<peer>/<name>`.
     pub tenant: String,
-    /// What to run.
-    pub spec: JobSpec,
+    /// What was asked for.
+    pub asked: Outline,
     /// When it was accepted here, wall clock.
     pub created_wall_ms: u64,
+    /// What is recorded of it already.
+    pub events: Vec<JobEvent>,
 }
 
 /// What to do, after the commit.
@@ -259,8 +313,8 @@ pub enum Action {
         /// For which flight.
         flight: FlightId,
     },
-    /// Run a job.
-    StartJob(JobTicket),
+    /// Run a job: this, which is what was asked for as far as this node grants it.
+    StartJob(JobTicket, Box<JobSpec>),
     /// Stop a job.
     StopJob {
         /// Who asked.
@@ -270,6 +324,9 @@ pub enum Action {
     },
     /// Attest the end of a job that is not running, and report it as ended.
     CloseJob(JobTicket, CloseReason),
+    /// Attest an end that this node decided for a job that was to run elsewhere, and report it with
+    /// [`Event::JobAttested`].
+    AttestEnd(JobTicket, JobResult),
     /// Post [`Event::Due`] at this time, at the latest.
     WakeAt(NodeTime),
     /// A flight changed: wake who waits for it.

@@ -23,6 +23,7 @@ pub mod links;
 pub mod machine;
 pub mod membership;
 pub mod outbox;
+mod parts;
 pub mod placement;
 pub mod policy;
 pub mod quota;

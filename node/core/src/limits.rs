@@ -76,6 +76,32 @@ pub const RUN_REPORT_BYTES: u64 = 32 * 1024;
 /// The same for the result of a job and its evidence.
 pub const JOB_REPORT_BYTES: u64 = 128 * 1024;
 
+/// The same for a job that is asked for files. Thirty such jobs of one peer are as many as are taken in at once; their
+/// results may be larger than this, by a factor that is bounded, since they are never refused.
+pub const JOB_FILES_REPORT_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Bytes of programs and files that jobs waiting here hold together. One more is refused, as when the queue is full.
+pub const JOB_BODIES_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes that accepting a job sets aside of its tenant's quota, so that it can always end and be attested: its texts,
+/// its account and its events at a size that hardly any job reaches. What it really came to is counted when it ends.
+pub const JOB_COMPLETION_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Bytes of the events of one job that an executor may have stored at its origin while the job runs.
+pub const JOB_EVENTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Events of a job read at once.
+pub const EVENT_PAGE_MAX: usize = 5_000;
+
+/// Rows of a job that is forgotten, removed in one event. It is gone for everybody from the first.
+pub const SWEEP_BATCH: usize = 250;
+
+/// How long a job that has ended is kept, in milliseconds, where the operator does not say: a week.
+pub const JOB_RETAIN_MS: u64 = 7 * 24 * 3_600_000;
+
+/// How long an executor may be out of reach before a job that may be run twice is given to another, in milliseconds.
+pub const JOB_MOVE_AFTER_MS: u64 = 30_000;
+
 /// How long an ask may take when its caller does not say, in milliseconds: a day.
 pub const ASK_DEADLINE_DEFAULT_MS: u64 = 24 * 3_600_000;
 

@@ -16,7 +16,8 @@ use crate::broker::{flight, run, send};
 use crate::deadline;
 use crate::event::{Action, Command, Delivery, Event, Reply};
 use crate::handler::{Handled, Handler};
-use crate::jobs::{execution, job};
+use crate::jobs::ended::Ended;
+use crate::jobs::{execution, job, submit};
 use crate::joining::{self, IssueError, RedeemRequest, Redemption};
 use crate::limits::TIDY_BATCH;
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
@@ -108,6 +109,8 @@ impl Handler for Machine {
             Event::RunEnded { .. } => "run-ended",
             Event::JobStarted { .. } => "job-started",
             Event::JobEnded { .. } => "job-ended",
+            Event::JobEvents { .. } => "job-events",
+            Event::JobAttested { .. } => "job-attested",
             Event::Due => "due",
             Event::Stopping => "stopping",
         }
@@ -120,6 +123,7 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             outbox::forget_sessions(turn.tx)?;
             run::recover(turn)?;
             execution::recover(turn)?;
+            job::recover(turn)?;
             deadline::handle_due(turn)?;
         }
         Event::Command(command) => return handle_command(turn, command).map(Some),
@@ -139,9 +143,15 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             run::reported(turn, (*origin, *flight), *attempt, outcome.clone())?;
         }
         Event::JobStarted { origin, job, attempt } => execution::started(turn, (*origin, *job), *attempt)?,
-        Event::JobEnded { origin, job, attempt, result, evidence } => {
-            execution::reported(turn, (*origin, *job), *attempt, (result.clone(), evidence.clone()))?;
+        Event::JobEnded { origin, job, attempt, result, evidence, outputs, events } => {
+            let (result, evidence, outputs) = (result.clone(), evidence.clone(), outputs.clone());
+            let ended = Ended { result, evidence, outputs };
+            execution::reported(turn, (*origin, *job), *attempt, ended, events)?;
         }
+        Event::JobEvents { origin, job, attempt, events } => {
+            execution::told(turn, (*origin, *job), *attempt, events)?;
+        }
+        Event::JobAttested { job, evidence } => job::attested_here(turn, *job, evidence)?,
         Event::Due => deadline::handle_due(turn)?,
     }
     Ok(None)
@@ -152,7 +162,7 @@ fn handle_command(turn: &mut Turn<'_, '_>, command: &Command) -> Result<Reply, S
         Command::Send(caller, request) => send::send(turn, caller, request),
         Command::Ask(caller, request) => send::ask(turn, caller, request),
         Command::CancelFlight(flight) => flight::cancel(turn, *flight),
-        Command::Run(caller, request) => job::run(turn, caller, request),
+        Command::Run(caller, submission) => submit::run(turn, caller, submission),
         Command::CancelJob(job) => job::cancel(turn, *job),
         Command::Grant(peer, change) => Ok(Reply::Grant(policy::change(turn.tx, *peer, change)?)),
         Command::DefaultTrust(trust) => {

@@ -53,7 +53,7 @@ pub use acknowledge::{Acknowledged, Delivered, handle_ack};
 pub use garbage::collect_garbage;
 pub use inbox::{Take, ack_for, handle_gap, handle_open, take};
 pub use parcel::{Class, NewParcel, Slot};
-pub use publish::{PublishError, Queued, publish, release, reserve};
+pub use publish::{PublishError, Queued, check_room, publish, release, reserve};
 pub use report::{DeliveryReport, ReportKind, Side, reports};
 pub use session::{
     OpenError, Resumed, forget_sessions, handle_resume, note_failure, open, session_lost, set_blocked,

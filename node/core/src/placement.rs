@@ -20,6 +20,8 @@ pub enum Unfit {
     Isolation(String),
     /// It lacks the language.
     Language,
+    /// It lacks the runtime pack.
+    Runtime,
     /// It left, was revoked or is blocked here.
     Gone,
 }
@@ -29,7 +31,20 @@ impl std::fmt::Display for Unfit {
         match self {
             Self::Isolation(offers) => write!(f, "offers {offers}"),
             Self::Language => f.write_str("does not have the language"),
+            Self::Runtime => f.write_str("does not have the runtime pack"),
             Self::Gone => f.write_str("is no longer in the mesh"),
+        }
+    }
+}
+
+impl Unfit {
+    /// The code for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Isolation(_) | Self::Gone => "minimum_isolation_unsatisfied",
+            Self::Language => "runtime_unavailable",
+            Self::Runtime => "runtime_pack_unavailable",
         }
     }
 }
@@ -42,10 +57,7 @@ impl std::fmt::Display for Unfit {
 pub fn place(site: &Site, spec: &JobSpec, on: Option<&str>) -> Result<NodeId, ApiError> {
     let considered: Vec<NodeId> = match on {
         Some(text) => vec![resolve_node(&site.view, text)?],
-        None => {
-            let named = site.named_executors.iter().filter_map(|text| resolve_node(&site.view, text).ok());
-            std::iter::once(site.me).chain(named).collect()
-        }
+        None => trusted(site).collect(),
     };
     let mut unfit = Vec::new();
     for node in considered {
@@ -57,12 +69,33 @@ pub fn place(site: &Site, spec: &JobSpec, on: Option<&str>) -> Result<NodeId, Ap
     Err(refusal(site, spec, &unfit))
 }
 
+/// This node and the executors the operator named, in order of preference.
+fn trusted(site: &Site) -> impl Iterator<Item = NodeId> {
+    let named = site.named_executors.iter().filter_map(|text| resolve_node(&site.view, text).ok());
+    std::iter::once(site.me).chain(named)
+}
+
+/// Another node that can run the job now, for one whose executor is out of reach: one that can be reached, and that
+/// had not been tried before.
+#[must_use]
+pub fn elsewhere(site: &Site, spec: &JobSpec, tried: &[NodeId]) -> Option<NodeId> {
+    let reached = |node: &NodeId| *node == site.me || is_reached(site, *node);
+    trusted(site).filter(reached).find(|node| !tried.contains(node) && fitness(site, *node, spec).is_ok())
+}
+
+/// Whether a node answers now.
+#[must_use]
+pub fn is_reached(site: &Site, node: NodeId) -> bool {
+    let contact = site.view.members.get(&node).map(|member| member.contact);
+    matches!(contact, Some(Contact::Here | Contact::Reachable))
+}
+
 /// Whether an executor can run this job: what its sandbox offers covers it.
 ///
 /// # Errors
 /// The first thing that is missing.
 pub fn fits(executor: &ExecutorView, spec: &JobSpec) -> Result<(), Unfit> {
-    if !executor.classes.iter().any(|class| class.satisfies(spec.minimum_isolation)) {
+    if !executor.classes.iter().any(|class| class.satisfies(spec.requirements.minimum_isolation)) {
         let offers = match (&executor.unavailable, executor.classes.first()) {
             (Some(why), None) => format!("no sandbox ({why})"),
             (None, None) => "no sandbox".to_owned(),
@@ -70,10 +103,14 @@ pub fn fits(executor: &ExecutorView, spec: &JobSpec) -> Result<(), Unfit> {
         };
         return Err(Unfit::Isolation(offers));
     }
-    if executor.languages.iter().any(|language| language == spec.language.name()) {
-        Ok(())
-    } else {
-        Err(Unfit::Language)
+    if !executor.languages.iter().any(|language| language == spec.language.name()) {
+        return Err(Unfit::Language);
+    }
+    // What packs another node has it does not advertise: it answers for itself.
+    let packs = executor.runtimes.as_ref();
+    match (packs, &spec.runtime) {
+        (Some(packs), Some(wanted)) if !packs.contains(wanted) => Err(Unfit::Runtime),
+        _ => Ok(()),
     }
 }
 
@@ -88,11 +125,14 @@ fn fitness(site: &Site, node: NodeId, spec: &JobSpec) -> Result<(), Unfit> {
 }
 
 fn refusal(site: &Site, spec: &JobSpec, unfit: &[(NodeId, Unfit)]) -> ApiError {
-    let language_only = unfit.iter().any(|(_, reason)| *reason == Unfit::Language);
-    let (code, wanted) = if language_only {
-        ("runtime_unavailable", spec.language.to_string())
+    // What is nearest to running it says what is missing.
+    let lacks = |what: &Unfit| unfit.iter().any(|(_, reason)| reason == what);
+    let (code, wanted) = if lacks(&Unfit::Runtime) {
+        (Unfit::Runtime.code(), format!("the runtime pack {}", spec.runtime.as_deref().unwrap_or_default()))
+    } else if lacks(&Unfit::Language) {
+        (Unfit::Language.code(), spec.language.to_string())
     } else {
-        ("minimum_isolation_unsatisfied", spec.minimum_isolation.to_string())
+        (Unfit::Gone.code(), spec.requirements.minimum_isolation.to_string())
     };
     let reasons: Vec<String> =
         unfit.iter().map(|(node, reason)| format!("{} {reason}", site.view.label(*node))).collect();
@@ -122,9 +162,10 @@ fn refusal(site: &Site, spec: &JobSpec, unfit: &[(NodeId, Unfit)]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::JobPolicy;
     use crate::view::{Member, View};
     use mesh_protocol::isolation::IsolationClass;
-    use mesh_protocol::job::{JobLimits, Language};
+    use mesh_protocol::job::Language;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -134,7 +175,7 @@ mod tests {
 
     fn offers(classes: &[IsolationClass], languages: &[&str]) -> ExecutorView {
         let languages = languages.iter().map(|l| (*l).to_owned()).collect();
-        ExecutorView { classes: classes.to_vec(), languages, slots: 1, running: 0, unavailable: None }
+        ExecutorView { classes: classes.to_vec(), languages, slots: 1, ..ExecutorView::default() }
     }
 
     fn site(here: ExecutorView, there: ExecutorView, named: &[&str]) -> Site {
@@ -153,17 +194,12 @@ mod tests {
         ]);
         let view = Arc::new(View { members, agents: Vec::new() });
         let named_executors = named.iter().map(|n| (*n).to_owned()).collect();
-        Site { me: id(1), agents: BTreeMap::new(), executor: here, named_executors, view }
+        let jobs = JobPolicy::default();
+        Site { me: id(1), agents: BTreeMap::new(), executor: here, named_executors, jobs, view }
     }
 
     fn spec() -> JobSpec {
-        JobSpec {
-            language: Language::Python,
-            code: "print(1)".into(),
-            stdin: String::new(),
-            limits: JobLimits::default(),
-            minimum_isolation: IsolationClass::default(),
-        }
+        JobSpec::new(Language::Python, "print(1)")
     }
 
     const GVISOR: &[IsolationClass] = &[IsolationClass::GvisorApplicationKernel];
@@ -197,6 +233,20 @@ mod tests {
         let error =
             place(&site(offers(GVISOR, &["bash"]), ExecutorView::default(), &[]), &spec(), None).unwrap_err();
         assert_eq!(error.code, "runtime_unavailable");
+    }
+
+    #[test]
+    fn a_missing_runtime_pack_is_named_and_a_node_that_does_not_say_is_asked() {
+        let spec = JobSpec { runtime: Some("science".into()), ..spec() };
+        let packs = |packs: &[&str]| ExecutorView {
+            runtimes: Some(packs.iter().map(|pack| (*pack).to_owned()).collect()),
+            ..offers(GVISOR, &["python"])
+        };
+        let error = place(&site(packs(&["web"]), ExecutorView::default(), &[]), &spec, None).unwrap_err();
+        assert_eq!(error.code, "runtime_pack_unavailable");
+        assert_eq!(place(&site(packs(&["science"]), ExecutorView::default(), &[]), &spec, None), Ok(id(1)));
+        let silent = offers(GVISOR, &["python"]);
+        assert_eq!(place(&site(packs(&[]), silent, &["nova"]), &spec, None), Ok(id(2)));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use mesh_protocol::policy::{Permission, PermissionProfile};
 
 use crate::broker::conversation::{self, Message};
 use crate::broker::{flight, run};
+use crate::jobs::ended::Ended;
 use crate::jobs::{execution, job};
 use crate::outbox::Class;
+use crate::parts;
 use crate::policy;
 use crate::store::{StoreError, get};
 use crate::turn::Turn;
@@ -22,11 +24,24 @@ pub(crate) fn handle(turn: &mut Turn<'_, '_>, from: NodeId, message: PeerMessage
         PeerMessage::StopRun { flight, reason } => run::stop(turn, from, flight, reason),
         PeerMessage::Job(request) => execution::accept(turn, from, request),
         PeerMessage::JobStarted { job } => job::started(turn, from, job),
-        PeerMessage::JobEnded { job, result, evidence } => job::ended(turn, from, job, (result, evidence)),
+        PeerMessage::JobEnded { job, result, evidence, outputs } => {
+            job::ended(turn, from, job, Ended { result, evidence, outputs })
+        }
+        PeerMessage::JobEvents { job, events } => job::told(turn, from, job, &events),
         PeerMessage::StopJob { job, reason } => execution::stop(turn, from, job, reason),
         PeerMessage::PostRefused { conversation, message, detail } => {
             post_refused(turn, from, (conversation, message), &detail)
         }
+        PeerMessage::Part { of, index, bytes } => parts::take(turn, from, (of, index), bytes),
+        PeerMessage::Whole { of, parts, sha256 } => match parts::assemble(turn, from, (of, parts), sha256)? {
+            Some(message) => handle(turn, from, message),
+            None => {
+                tracing::warn!(peer = %from.short(), "a message of several parts did not arrive whole");
+                let message = turn.message_id();
+                turn.send(from, message, Class::Control, PeerMessage::Unassembled { of }).map(drop)
+            }
+        },
+        PeerMessage::Unassembled { of } => job::unassembled(turn, from, of),
     }
 }
 

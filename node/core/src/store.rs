@@ -16,7 +16,7 @@ mod record;
 pub use key::{Key, KeyError};
 pub use ordered::OrderedStore;
 pub use overlay::{Change, Overlay};
-pub use record::{Record, get, scan_from, scan_last, scan_prefix};
+pub use record::{Record, get, scan_before, scan_from, scan_last, scan_last_of, scan_prefix};
 
 use mesh_protocol::codec::DecodeError;
 use thiserror::Error;
@@ -73,6 +73,10 @@ pub enum Table {
     Messages = 21,
     /// Receipts of commands that carry a client's own id, by that id.
     Receipts = 22,
+    /// Which message each peer's parts are being put together for, by peer.
+    PartHeads = 24,
+    /// Parts of a message that has not arrived whole, by peer and place.
+    Parts = 25,
     /// Asks as their origin knows them, by flight.
     Flights = 30,
     /// Asks as the node that runs them knows them, by origin and flight.
@@ -93,6 +97,18 @@ pub enum Table {
     Evidence = 43,
     /// Executions waiting or running, by time.
     JobQueue = 44,
+    /// What waiting executions are to run, by origin and job; and, at their origin, jobs that may be run elsewhere.
+    JobBodies = 45,
+    /// Events of jobs, by origin, job and place.
+    JobEvents = 46,
+    /// Files that jobs left, by job and place.
+    JobOutputs = 47,
+    /// What each tenant has here, by tenant.
+    JobUsage = 48,
+    /// When each tenant's turn was, by tenant.
+    JobTurns = 49,
+    /// Jobs whose end this node decided and has not attested, by job.
+    Unattested = 53,
     /// Events that made a handler panic, by time.
     Quarantine = 50,
 }

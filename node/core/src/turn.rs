@@ -3,11 +3,14 @@
 use mesh_protocol::codec::encode;
 use mesh_protocol::delivery::Epoch;
 use mesh_protocol::id::{MessageId, NodeId};
+use mesh_protocol::limits::MESSAGE_BYTES_MAX;
 use mesh_protocol::message::PeerMessage;
 use rand::Rng;
 
 use crate::event::Action;
+use crate::limits::PARCEL_BODY_BYTES_MAX;
 use crate::outbox::{self, Class, NewParcel, PublishError};
+use crate::parts;
 use crate::receive;
 use crate::site::Site;
 use crate::store::{Overlay, StoreError};
@@ -76,9 +79,7 @@ impl Turn<'_, '_> {
             receive::handle(self, to, content)?;
             return Ok(Sent::Here);
         }
-        let parcel =
-            NewParcel { message, body: encode(&content), class, deadline_ms: None, supersedes: None };
-        match outbox::publish(self.tx, self.now, self.rng, to, parcel) {
+        match self.publish(to, message, class, encode(&content)) {
             Ok(queued) => {
                 self.actions.push(Action::OutboxGrew(to));
                 let place = queued.seq.map(|seq| Place { epoch: queued.epoch, seq });
@@ -87,6 +88,30 @@ impl Turn<'_, '_> {
             Err(PublishError::Store(error)) => Err(error),
             Err(refused) => Ok(Sent::Refused(refused)),
         }
+    }
+
+    /// Puts a message in an outbox: whole, or its parts and then its last word. All of it or nothing.
+    fn publish(
+        &mut self,
+        to: NodeId,
+        message: MessageId,
+        class: Class,
+        body: Vec<u8>,
+    ) -> Result<outbox::Queued, PublishError> {
+        let parcel =
+            |message, class, body| NewParcel { message, body, class, deadline_ms: None, supersedes: None };
+        if body.len() <= PARCEL_BODY_BYTES_MAX {
+            return outbox::publish(self.tx, self.now, self.rng, to, parcel(message, class, body));
+        }
+        if body.len() > MESSAGE_BYTES_MAX {
+            return Err(PublishError::TooLong { bytes: body.len(), limit: MESSAGE_BYTES_MAX });
+        }
+        outbox::check_room(self.tx, self.now, self.rng, to, class, body.len())?;
+        let (parts, last) = parts::split(message, &body);
+        for (id, part) in parts {
+            outbox::publish(self.tx, self.now, self.rng, to, parcel(id, Class::Part, encode(&part)))?;
+        }
+        outbox::publish(self.tx, self.now, self.rng, to, parcel(message, class, encode(&last)))
     }
 
     /// Keeps room in a node's outbox for the end of work that is being accepted. False when there is none; nothing

@@ -128,7 +128,9 @@ fn may_begin(operation: Operation, request: &Request) -> Result<(), Failure> {
     if !operation.allows(principal) {
         return Err(match principal {
             Principal::Anonymous => failure::credential_missing(),
-            Principal::Agent { .. } | Principal::Operator => failure::not_for_agents(operation.name()),
+            Principal::Agent { .. } | Principal::Tenant { .. } | Principal::Operator => {
+                failure::not_for_agents(operation.name())
+            }
         });
     }
     let query = request.uri().query().unwrap_or_default();

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-/// Bytes of a request's body. A job carries 1 MiB of code and 1 MiB of standard input, and JSON escapes some of it.
-pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+use mesh_protocol::job::JOB_DOCUMENT_BYTES_MAX;
+
+/// Bytes of a request's body. The longest is a job, whatever its texts and files are, and what goes with it.
+pub const BODY_BYTES_MAX: usize = JOB_DOCUMENT_BYTES_MAX + 64 * 1024;
 
 /// How long a body may take to arrive. It comes from this machine, so even this is generous.
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Bodies in memory at once: 48 MiB of them at most. One more is told `busy`.
-pub const BODIES_MAX: usize = 16;
+/// Bodies in memory at once: 100 MiB of them at most. One more is told `busy`.
+pub const BODIES_MAX: usize = 4;
 
 /// Requests at work at once, waits among them. One more is told `busy`.
 pub const REQUESTS_MAX: usize = 256;

@@ -38,8 +38,13 @@ pub enum Operation {
     Jobs,
     Job,
     JobResult,
+    JobEvents,
+    JobOutputs,
+    JobCapabilities,
     CancelJob,
     Evidence,
+    Attestation,
+    ResultArtifact,
     Outboxes,
     DiscardOutbox,
     Invite,
@@ -94,7 +99,7 @@ struct Rule {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::Status,
         Self::Doctor,
         Self::Whoami,
@@ -110,8 +115,13 @@ impl Operation {
         Self::Jobs,
         Self::Job,
         Self::JobResult,
+        Self::JobEvents,
+        Self::JobOutputs,
+        Self::JobCapabilities,
         Self::CancelJob,
         Self::Evidence,
+        Self::Attestation,
+        Self::ResultArtifact,
         Self::Outboxes,
         Self::DiscardOutbox,
         Self::Invite,
@@ -129,7 +139,8 @@ impl Operation {
         use Access::{Agents, Anyone, Operator};
         use Verb::{Delete, Get, Post};
         const NONE: &[&str] = &[];
-        const LIMIT: &[&str] = &["limit"];
+        const JOBS: &[&str] = &["status", "language", "cursor", "limit"];
+        const EVENTS: &[&str] = &["after", "limit", "wait_seconds"];
         const WAIT: &[&str] = &["wait_seconds"];
         const MESSAGES: &[&str] = &["conversation", "agent", "limit"];
         const FLIGHTS: &[&str] = &["state", "limit"];
@@ -152,11 +163,16 @@ impl Operation {
             Self::Flight        => row("flight",         Get,    "/v1/flights/{id}",        Agents,   WAIT),
             Self::CancelFlight  => row("cancel_flight",  Post,   "/v1/flights/{id}/cancel", Agents,   NONE),
             Self::Run           => row("run",            Post,   "/v1/jobs",                Agents,   NONE),
-            Self::Jobs          => row("jobs",           Get,    "/v1/jobs",                Agents,   LIMIT),
+            Self::Jobs          => row("jobs",           Get,    "/v1/jobs",                Agents,   JOBS),
             Self::Job           => row("job",            Get,    "/v1/jobs/{id}",           Agents,   NONE),
             Self::JobResult     => row("job_result",     Get,    "/v1/jobs/{id}/result",    Agents,   WAIT),
+            Self::JobEvents     => row("job_events",     Get,    "/v1/jobs/{id}/events",    Agents,   EVENTS),
+            Self::JobOutputs    => row("job_outputs",    Get,    "/v1/jobs/{id}/outputs",   Agents,   NONE),
+            Self::JobCapabilities => row("job_capabilities", Get, "/v1/capabilities",       Agents,   NONE),
             Self::CancelJob     => row("cancel_job",     Delete, "/v1/jobs/{id}",           Agents,   NONE),
             Self::Evidence      => row("evidence",       Get,    "/v1/jobs/{id}/evidence",  Agents,   NONE),
+            Self::Attestation   => row("attestation",    Get,    "/v1/jobs/{id}/attestation", Agents, NONE),
+            Self::ResultArtifact => row("result_artifact", Get,  "/v1/jobs/{id}/result-artifact", Agents, NONE),
             Self::Outboxes      => row("outboxes",       Get,    "/v1/outbox",              Operator, NONE),
             Self::DiscardOutbox => row("discard_outbox", Delete, "/v1/outbox/{peer}",       Operator, NONE),
             Self::Invite        => row("invite",         Post,   "/v1/tickets",             Operator, NONE),

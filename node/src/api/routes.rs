@@ -8,21 +8,25 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, on};
 use axum::{Extension, Json};
+use bytes::Bytes;
 use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
 };
-use mesh_protocol::api::job::{JobView, RunRequest};
+use mesh_protocol::api::job::{
+    EventPage, JobCapabilities, JobFilter, JobPage, JobView, OutputView, RunRequest,
+};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
+use mesh_protocol::evidence::{artifact, dsse};
 use mesh_protocol::id::JobId;
 
 use super::extract::{Document, Limit, Parameters, Segment, Wait};
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::operation::Operation;
 use super::{Api, Service};
-use crate::service::{FlightFilter, MessageFilter, Principal};
+use crate::service::{EVENT_ROWS_MAX, EventCursor, FlightFilter, MessageFilter, Principal};
 
 type Shared<S> = State<Arc<Api<S>>>;
 type Caller = Extension<Principal>;
@@ -49,8 +53,13 @@ pub(crate) fn handler<S: Service>(operation: Operation) -> MethodRouter<Arc<Api<
         Operation::Jobs => on(verb, jobs::<S>),
         Operation::Job => on(verb, job::<S>),
         Operation::JobResult => on(verb, job_result::<S>),
+        Operation::JobEvents => on(verb, job_events::<S>),
+        Operation::JobOutputs => on(verb, job_outputs::<S>),
+        Operation::JobCapabilities => on(verb, job_capabilities::<S>),
         Operation::CancelJob => on(verb, cancel_job::<S>),
         Operation::Evidence => on(verb, evidence::<S>),
+        Operation::Attestation => on(verb, attestation::<S>),
+        Operation::ResultArtifact => on(verb, result_artifact::<S>),
         Operation::Outboxes => on(verb, outboxes::<S>),
         Operation::DiscardOutbox => on(verb, discard_outbox::<S>),
         Operation::Invite => on(verb, invite::<S>),
@@ -156,9 +165,38 @@ async fn run<S: Service>(
 async fn jobs<S: Service>(
     State(api): Shared<S>,
     Extension(who): Caller,
+    Parameters(filter): Parameters<JobFilter>,
     Limit(limit): Limit,
-) -> Answer<Vec<JobView>> {
-    api.answer(NO_WAIT, api.service.jobs(&who, limit)).await.map(Json)
+) -> Answer<JobPage> {
+    api.answer(NO_WAIT, api.service.jobs(&who, filter, limit)).await.map(Json)
+}
+
+async fn job_events<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(job): Segment<JobId>,
+    Parameters(behind): Parameters<EventCursor>,
+    Wait(wait): Wait,
+) -> Answer<EventPage> {
+    if behind.limit.is_some_and(|limit| !(1..=EVENT_ROWS_MAX).contains(&limit)) {
+        return Err(failure::parameter(format!("limit: 1 to {EVENT_ROWS_MAX} are allowed")));
+    }
+    api.answer(wait, api.service.job_events(&who, job, behind, wait)).await.map(Json)
+}
+
+async fn job_outputs<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(job): Segment<JobId>,
+) -> Answer<Vec<OutputView>> {
+    api.answer(NO_WAIT, api.service.job_outputs(&who, job)).await.map(Json)
+}
+
+async fn job_capabilities<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+) -> Answer<JobCapabilities> {
+    api.answer(NO_WAIT, api.service.job_capabilities(&who)).await.map(Json)
 }
 
 async fn job<S: Service>(
@@ -195,7 +233,29 @@ async fn evidence<S: Service>(
     Segment(job): Segment<JobId>,
 ) -> Result<Response, Failure> {
     let bytes = api.answer(NO_WAIT, api.service.evidence(&who, job)).await?;
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+    Ok(exact("application/octet-stream", bytes))
+}
+
+async fn attestation<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(job): Segment<JobId>,
+) -> Result<Response, Failure> {
+    let bytes = api.answer(NO_WAIT, api.service.attestation(&who, job)).await?;
+    Ok(exact(dsse::MEDIA_TYPE, bytes))
+}
+
+async fn result_artifact<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Segment(job): Segment<JobId>,
+) -> Result<Response, Failure> {
+    let bytes = api.answer(NO_WAIT, api.service.result_artifact(&who, job)).await?;
+    Ok(exact(artifact::MEDIA_TYPE, bytes))
+}
+
+fn exact(media_type: &'static str, bytes: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, media_type)], bytes).into_response()
 }
 
 async fn outboxes<S: Service>(State(api): Shared<S>, Extension(who): Caller) -> Answer<Vec<PeerOutbox>> {

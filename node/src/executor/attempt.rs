@@ -4,19 +4,20 @@
 //! without and with the reason in the log. What the sandbox says about this machine goes to the log only.
 
 use std::error::Error;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use mesh_node_core::event::{Event, JobTicket};
 use mesh_protocol::evidence::attest::Finished;
-use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::event::Event as JobEvent;
 use mesh_protocol::job::{JobResult, JobStatus};
-use mesh_sandbox::{Cancel, Job, JobObserver, JobReport, Sandbox, Stream};
+use mesh_sandbox::{Job, JobObserver, JobReport, Sandbox, Stream};
 
+use super::files::Files;
 use super::proof::{ProofError, Signer};
-use super::queue::{Errand, Queue};
+use super::pump::{Live, Pump};
+use super::queue::{Errand, Queue, Start};
 use super::recording::{EffectiveSpec, Recorded, Recording, millis_since};
 use super::verdict::Verdict;
 use super::{Report, receipt, translation};
@@ -27,20 +28,31 @@ pub(super) struct Attempts {
     signer: Signer,
     report: Arc<dyn Report>,
     queue: Arc<Queue>,
+    pump: Arc<Pump>,
 }
 
 /// An attempt that has ended and is not signed yet.
 struct Ending {
     verdict: Verdict,
+    /// The sandbox's report, if there is one.
     report: Option<JobReport>,
-    recording: Recording,
+    duration_ms: u64,
 }
 
 impl Ending {
     /// There is nothing from a sandbox to tell.
-    fn unobserved(ticket: &JobTicket, verdict: Verdict) -> Self {
-        Self { verdict, report: None, recording: Recording::new(ticket) }
+    const fn unobserved(verdict: Verdict) -> Self {
+        Self { verdict, report: None, duration_ms: 0 }
     }
+}
+
+/// An attempt that has ended and is signed.
+struct Signed {
+    result: JobResult,
+    evidence: Vec<u8>,
+    files: Files,
+    /// Events that were not handed over before.
+    events: Vec<JobEvent>,
 }
 
 impl Attempts {
@@ -48,16 +60,21 @@ impl Attempts {
         sandbox: Option<Sandbox>,
         signer: Signer,
         report: Arc<dyn Report>,
-        queue: Arc<Queue>,
+        (queue, pump): (Arc<Queue>, Arc<Pump>),
     ) -> Self {
-        Self { sandbox, signer, report, queue }
+        Self { sandbox, signer, report, queue, pump }
     }
 
     /// Runs one job after the other until the queue is closed and has no more.
     pub(super) fn run_jobs(&self) {
-        while let Some((ticket, cancel)) = self.queue.next_job() {
-            self.run(&ticket, cancel);
+        while let Some(start) = self.queue.next_job() {
+            self.run(&start);
         }
+    }
+
+    /// Hands over what happens in running jobs until the pump is closed.
+    pub(super) fn run_pump(&self) {
+        self.pump.run(&*self.report);
     }
 
     /// Runs errands until the queue is closed and has no more.
@@ -65,122 +82,151 @@ impl Attempts {
         while let Some(errand) = self.queue.next_errand() {
             let event = match errand {
                 Errand::Close(ticket, reason) => {
-                    let ending = Ending::unobserved(&ticket, Verdict::of_closing(reason));
-                    self.ended(&ticket, ending, 0)
+                    let ending = Ending::unobserved(Verdict::of_closing(reason));
+                    self.ended(&ticket, ending, Recording::new(&ticket))
                 }
+                Errand::Attest(ticket, result) => self.decided(&ticket, &result),
                 Errand::Announce(event) => event,
             };
             self.report.report(event);
         }
     }
 
-    fn run(&self, ticket: &JobTicket, cancel: io::Result<Cancel>) {
+    fn run(&self, start: &Start) {
+        let ticket = &start.ticket;
+        let live = self.pump.begin(ticket);
         let claimed = Instant::now();
-        let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt(ticket, cancel)));
+        let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt(start, &live)));
         let ending = attempted.unwrap_or_else(|_| {
             tracing::error!(job = %ticket.job, "the executor failed while it ran a job");
-            Ending::unobserved(ticket, Verdict::LOST)
+            Ending::unobserved(Verdict::LOST)
         });
-        let event = self.ended(ticket, ending, millis_since(claimed));
+        let ending = Ending { duration_ms: millis_since(claimed), ..ending };
+        let recording = self.pump.end(&live).unwrap_or_else(|| Recording::new(ticket));
+        let event = self.ended(ticket, ending, recording);
         self.queue.finish(ticket);
         self.report.report(event);
     }
 
     /// Runs the job in the sandbox, if it can be and still is to be run.
-    fn attempt(&self, ticket: &JobTicket, cancel: io::Result<Cancel>) -> Ending {
+    fn attempt(&self, Start { ticket, spec, cancel }: &Start, live: &Live) -> Ending {
+        let minimum = spec.requirements.minimum_isolation;
         let able = self.sandbox.as_ref().filter(|sandbox| {
             let offered = translation::isolation(sandbox.capabilities().isolation_class);
-            offered.is_some_and(|class| class.satisfies(ticket.spec.minimum_isolation))
+            offered.is_some_and(|class| class.satisfies(minimum))
         });
-        let Some(sandbox) = able else { return Ending::unobserved(ticket, Verdict::UNAVAILABLE) };
+        let Some(sandbox) = able else { return Ending::unobserved(Verdict::UNAVAILABLE) };
         let cancel = match cancel {
             Ok(cancel) => cancel,
             Err(error) => {
                 tracing::error!(job = %ticket.job, %error, "a job is not run: it could not be stopped");
-                return Ending::unobserved(ticket, Verdict::NOT_STARTED);
+                return Ending::unobserved(Verdict::NOT_STARTED);
             }
         };
         if cancel.is_cancelled() {
-            let verdict = Verdict::stopped_before_start(self.queue.was_stopped(ticket));
-            return Ending::unobserved(ticket, verdict);
+            return Ending::unobserved(Verdict::stopped_before_start(self.queue.was_stopped(ticket)));
         }
-        let job = translation::job(&ticket.spec);
-        let spec = effective_spec(sandbox, ticket, &job);
-        let mut watch = Watch { queue: &self.queue, ticket, spec, recording: Recording::new(ticket) };
-        match sandbox.run(&job, &cancel, &mut watch) {
+        let job = translation::job(spec);
+        let effective = effective_spec(sandbox, ticket, &job);
+        let mut watch = Watch { queue: &self.queue, pump: &self.pump, ticket, live, effective };
+        match sandbox.run(&job, cancel, &mut watch) {
             Ok(report) => {
                 if let Some(said) = &report.diagnostic {
                     tracing::warn!(job = %ticket.job, said, "a sandbox did not get ready");
                 }
-                let verdict = Verdict::of_report(&report, self.queue.was_stopped(ticket));
-                Ending { verdict, report: Some(report), recording: watch.recording }
+                let verdict = Verdict::of_report(&report, minimum, self.queue.was_stopped(ticket));
+                Ending { verdict, report: Some(report), duration_ms: 0 }
             }
             Err(error) => {
                 tracing::warn!(job = %ticket.job, error = &error as &dyn Error, "a job could not be started");
-                Ending { verdict: Verdict::of_refusal(&error), report: None, recording: watch.recording }
+                Ending::unobserved(Verdict::of_refusal(&error))
             }
         }
     }
 
-    /// Signs the end of an attempt, and says it.
-    fn ended(&self, ticket: &JobTicket, ending: Ending, duration_ms: u64) -> Event {
-        let Ending { verdict, report, recording } = ending;
-        let recorded = recording.end(&verdict, report.as_ref());
+    /// The end of an attempt, signed.
+    fn ended(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Event {
+        let Signed { result, evidence, files, events } = self.sign(ticket, ending, recording);
+        let JobTicket { origin, job, attempt, .. } = *ticket;
+        Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
+    }
+
+    /// An end that this node decided for a job that was to run elsewhere, signed.
+    fn decided(&self, ticket: &JobTicket, result: &JobResult) -> Event {
+        let mut recording = Recording::new(ticket);
+        recording.output(Stream::Stdout, result.stdout.as_bytes());
+        recording.output(Stream::Stderr, result.stderr.as_bytes());
+        let ending = Ending::unobserved(Verdict::of_result(result));
+        let Signed { evidence, .. } = self.sign(ticket, ending, recording);
+        Event::JobAttested { job: ticket.job, evidence }
+    }
+
+    fn sign(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Signed {
+        let Ending { mut verdict, mut report, duration_ms } = ending;
+        let files = report.as_mut().map(Files::of).unwrap_or_default();
+        if !files.violations.is_empty() {
+            verdict = verdict.without_files();
+        }
+        let recorded = recording.end(&verdict, report.as_ref(), (&files.violations, &files.digests));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let posture = report.as_ref().and_then(|report| report.posture.as_ref());
         let result = JobResult {
             status: JobStatus::from(verdict.outcome),
             exit_code: verdict.exit_code,
-            killed_by: verdict.killed_by.map(str::to_owned),
+            killed_by: verdict.killed_by.as_deref().map(str::to_owned),
             stdout: text(&recorded.stdout),
             stderr: text(&recorded.stderr),
             truncated: recorded.truncated,
             duration_ms,
             isolation: posture.and_then(|posture| translation::isolation(posture.isolation_class)),
             may_have_run: verdict.may_have_run,
+            violations: files.violations.clone(),
+            artifacts: files.digests.clone(),
         };
-        let text_bytes = result.stdout.len() + result.stderr.len();
-        let proof = self.prove(ticket, &verdict, (report.as_ref(), recorded), text_bytes);
+        let events = recorded.chain.events().get(recorded.taken..).unwrap_or_default().to_vec();
+        let result_bytes = result.stdout.len() + result.stderr.len() + files.bytes();
+        let proof = self.prove(ticket, &verdict, (report.as_ref(), recorded, &files), result_bytes);
         let evidence = proof.unwrap_or_else(|error| {
             tracing::error!(job = %ticket.job, error = &error as &dyn Error, "a job's result goes without evidence");
             Vec::new()
         });
-        let JobTicket { origin, job, attempt, .. } = *ticket;
-        Event::JobEnded { origin, job, attempt, result, evidence }
+        Signed { result, evidence, files, events }
     }
 
     fn prove(
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,
-        (report, recorded): (Option<&JobReport>, Recorded),
-        text_bytes: usize,
+        (report, recorded, files): (Option<&JobReport>, Recorded, &Files),
+        result_bytes: usize,
     ) -> Result<Vec<u8>, ProofError> {
-        let execution = receipt::execution(ticket, verdict, report, &recorded)?;
+        let execution = receipt::execution(ticket, verdict, report, &recorded, files.digests.clone())?;
         let Recorded { chain, stdout, stderr, truncated, .. } = recorded;
-        let finished = Finished { execution, stdout, stderr, truncated, violations: Vec::new(), chain };
-        self.signer.prove(finished, text_bytes)
+        let violations = files.violations.clone();
+        let finished = Finished { execution, stdout, stderr, truncated, violations, chain };
+        self.signer.prove(finished, result_bytes)
     }
 }
 
-/// Records what the sandbox tells while a job runs. Limits are enforced between its calls, so news that a job has
-/// started is an errand for a thread that may wait for it to be taken in.
+/// Records what the sandbox tells while a job runs. Limits are enforced between its calls, so nothing here waits: news
+/// that a job has started is an errand, and what it writes is the pump's to hand over.
 struct Watch<'a> {
     queue: &'a Queue,
+    pump: &'a Pump,
     ticket: &'a JobTicket,
-    spec: EffectiveSpec,
-    recording: Recording,
+    live: &'a Live,
+    effective: EffectiveSpec,
 }
 
 impl JobObserver for Watch<'_> {
     fn ready(&mut self) {
-        self.recording.started(&self.spec);
         let JobTicket { origin, job, attempt, .. } = *self.ticket;
+        self.pump.record(self.live, |recording| recording.started(&self.effective, attempt));
         self.queue.send(Errand::Announce(Event::JobStarted { origin, job, attempt }));
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        self.recording.output(stream, bytes);
+        self.pump.record(self.live, |recording| recording.output(stream, bytes));
     }
 }
 
@@ -190,10 +236,12 @@ fn effective_spec(sandbox: &Sandbox, ticket: &JobTicket, job: &Job) -> Effective
     let limits = sandbox.effective_limits(&job.limits);
     EffectiveSpec {
         language: job.language.name(),
-        code_sha256: Digest::of(ticket.spec.code.as_bytes()),
-        stdin_sha256: Digest::of(ticket.spec.stdin.as_bytes()),
+        code_sha256: ticket.asked.code_sha256,
+        stdin_sha256: ticket.asked.stdin_sha256,
+        input_files: ticket.asked.input_files.clone(),
         isolation_class: capabilities.isolation_class.name(),
         limits: translation::limits_in_force(&limits, capabilities.limit_enforcement),
+        runtime_pack: job.runtime.clone(),
         runtime_sha256: capabilities.runtime_sha256.clone(),
         rootfs_sha256: capabilities.rootfs_sha256.clone(),
     }

@@ -86,6 +86,7 @@ fn offer(sandbox: &Sandbox, slots: u16) -> ExecutorView {
         languages: capabilities.languages.iter().map(|found| found.language.name().to_owned()).collect(),
         slots: slots.into(),
         running: 0,
+        runtimes: Some(Vec::new()),
         unavailable: None,
     }
 }

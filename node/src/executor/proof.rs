@@ -1,30 +1,30 @@
 //! Signs the account of an attempt and packs it so that it fits beside the result.
 
-use mesh_node_core::limits::PARCEL_BODY_BYTES_MAX;
 use mesh_protocol::evidence::attest::{AttestError, Finished, attest};
 use mesh_protocol::evidence::bundle::{Bundle, BundleError};
-use mesh_protocol::evidence::digest::DigestError;
+use mesh_protocol::limits::MESSAGE_BYTES_MAX;
 use thiserror::Error;
 
+use super::receipt::ReceiptError;
 use crate::identity::NodeKey;
 
-/// Bytes of a parcel's body that are neither proof nor output: ids, status and lengths take under two hundred.
-const RESULT_BYTES: usize = 1024;
+/// Bytes of a message that are neither proof nor output: ids, status, lengths, and the paths and rules of files.
+const RESULT_BYTES: usize = 256 * 1024;
 
 /// Why a result goes without a proof.
 #[derive(Debug, Error)]
 pub(super) enum ProofError {
-    /// The sandbox reported something that is no digest.
-    #[error("the sandbox's report holds no digest where one belongs")]
-    Report(#[from] DigestError),
+    /// There is no account of it.
+    #[error("the job has no receipt")]
+    Receipt(#[from] ReceiptError),
     /// It could not be signed, or what was signed does not verify.
     #[error("the job cannot be attested")]
     Attest(#[from] AttestError),
     /// It cannot be written down.
     #[error("the bundle cannot be written")]
     Bundle(#[from] BundleError),
-    /// It does not fit in a parcel even without the events.
-    #[error("the bundle has {bytes} bytes, {room} are left in the parcel")]
+    /// It does not fit beside the result even without the events.
+    #[error("the bundle has {bytes} bytes, {room} are left in the message")]
     TooLarge {
         /// Its length.
         bytes: usize,
@@ -44,10 +44,10 @@ impl Signer {
         Self { key, certificate }
     }
 
-    /// The signed bundle, for a result whose texts have this many bytes.
-    pub(super) fn prove(&self, job: Finished, text_bytes: usize) -> Result<Vec<u8>, ProofError> {
+    /// The signed bundle, for a result whose texts and files have this many bytes.
+    pub(super) fn prove(&self, job: Finished, result_bytes: usize) -> Result<Vec<u8>, ProofError> {
         let attestation = attest(job, self.key.signing_key())?;
-        let room = PARCEL_BODY_BYTES_MAX.saturating_sub(RESULT_BYTES).saturating_sub(text_bytes);
+        let room = MESSAGE_BYTES_MAX.saturating_sub(RESULT_BYTES).saturating_sub(result_bytes);
         fit(Bundle::of(attestation, self.certificate.clone()), room)
     }
 }
@@ -58,7 +58,11 @@ fn fit(mut bundle: Bundle, room: usize) -> Result<Vec<u8>, ProofError> {
     if whole.len() <= room {
         return Ok(whole.into_bytes());
     }
-    tracing::warn!(bytes = whole.len(), room, "a job's evidence goes without its events, to fit in a parcel");
+    tracing::warn!(
+        bytes = whole.len(),
+        room,
+        "a job's evidence goes without its events, to fit in a message"
+    );
     bundle.events = None;
     let rest = bundle.to_json()?;
     let bytes = rest.len();

@@ -18,15 +18,22 @@ use std::time::Duration;
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_node_core::limits::JOB_QUEUE_MAX;
 use mesh_protocol::id::{JobId, NodeId};
+use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_sandbox::Cancel;
 
 /// A job to run, and the means to stop it unless it could not be made.
-pub(super) type Start = (JobTicket, io::Result<Cancel>);
+pub(super) struct Start {
+    pub(super) ticket: JobTicket,
+    pub(super) spec: Box<JobSpec>,
+    pub(super) cancel: io::Result<Cancel>,
+}
 
 /// Something to do that takes no sandbox.
 pub(super) enum Errand {
     /// Attest the end of a job that is not running.
     Close(JobTicket, CloseReason),
+    /// Attest an end that was decided here for a job that was to run elsewhere.
+    Attest(JobTicket, JobResult),
     /// Report this.
     Announce(Event),
 }
@@ -85,13 +92,13 @@ impl Queue {
     }
 
     /// Adds a job. Another attempt of the same job that is still here is stopped: the core has moved on from it.
-    pub(super) fn start(&self, ticket: JobTicket) {
+    pub(super) fn start(&self, ticket: JobTicket, spec: Box<JobSpec>) {
         let cancel = Cancel::new();
         let stop = cancel.as_ref().ok().cloned();
         let open = Open { attempt: ticket.attempt, stopped: false, cancel: stop };
         let key = (ticket.origin, ticket.job);
         let mut state = self.lock();
-        if self.push(&mut state, |state| &mut state.jobs, (ticket, cancel))
+        if self.push(&mut state, |state| &mut state.jobs, Start { ticket, spec, cancel })
             && let Some(earlier) = state.open.insert(key, open)
         {
             earlier.cancel();
@@ -181,40 +188,39 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use mesh_protocol::isolation::IsolationClass;
-    use mesh_protocol::job::{JobLimits, JobSpec, Language};
+pub(super) mod tests {
+    use mesh_node_core::jobs::outline::Outline;
+    use mesh_protocol::job::Language;
 
     use super::*;
 
-    fn ticket(attempt: u32) -> JobTicket {
+    fn spec() -> Box<JobSpec> {
+        Box::new(JobSpec::new(Language::Bash, "true"))
+    }
+
+    pub(in crate::executor) fn ticket(attempt: u32) -> JobTicket {
         JobTicket {
             origin: NodeId::from_bytes([1; 32]),
             job: JobId::from_bytes([2; 16]),
             attempt,
             tenant: "nova/claude".to_owned(),
-            spec: JobSpec {
-                language: Language::Bash,
-                code: "true".to_owned(),
-                stdin: String::new(),
-                limits: JobLimits::default(),
-                minimum_isolation: IsolationClass::default(),
-            },
+            asked: Outline::of(&spec()),
             created_wall_ms: 0,
+            events: Vec::new(),
         }
     }
 
     fn taken(queue: &Queue) -> (JobTicket, Cancel) {
-        let (ticket, cancel) = queue.next_job().unwrap();
+        let Start { ticket, cancel, .. } = queue.next_job().unwrap();
         (ticket, cancel.unwrap())
     }
 
     #[test]
     fn a_later_attempt_stops_an_earlier_one_and_outlives_its_end() {
         let queue = Queue::default();
-        queue.start(ticket(1));
+        queue.start(ticket(1), spec());
         let (first, first_cancel) = taken(&queue);
-        queue.start(ticket(2));
+        queue.start(ticket(2), spec());
         let (second, second_cancel) = taken(&queue);
         assert!(first_cancel.is_cancelled() && !second_cancel.is_cancelled());
         queue.finish(&first);
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn closing_cancels_every_job_without_a_word_from_its_requester_and_hands_out_the_rest() {
         let queue = Queue::default();
-        queue.start(ticket(1));
+        queue.start(ticket(1), spec());
         queue.close();
         let (job, cancel) = taken(&queue);
         assert!(cancel.is_cancelled() && !queue.was_stopped(&job));
@@ -241,7 +247,7 @@ mod tests {
         for _ in 0..=JOB_QUEUE_MAX {
             queue.send(Errand::Close(ticket(1), CloseReason::NodeRestarted));
         }
-        queue.start(ticket(1));
+        queue.start(ticket(1), spec());
         queue.close();
         assert_eq!(std::iter::from_fn(|| queue.next_errand()).count(), JOB_QUEUE_MAX);
         assert!(queue.next_job().is_some());

@@ -1,11 +1,13 @@
 //! The executor's part of a receipt: what was asked and what was observed. Nothing in it is filled in from settings.
 
 use mesh_node_core::event::JobTicket;
+use mesh_protocol::evidence::canonical::CanonicalError;
 use mesh_protocol::evidence::digest::{Digest, DigestError};
 use mesh_protocol::evidence::receipt::{
-    Execution, ExecutorOutput, Observed, Requirements, ResourceUsage, StreamSeen,
+    Execution, ExecutorOutput, FileDigest, Observed, Requirements, ResourceUsage, StreamSeen,
 };
 use mesh_sandbox::{JobReport, Posture, StreamReport};
+use thiserror::Error;
 
 use super::recording::Recorded;
 use super::translation;
@@ -13,6 +15,17 @@ use super::verdict::Verdict;
 
 /// What the sandbox calls its system call filter when it has one.
 const SECCOMP_FILTER: &str = "oci-deny-list";
+
+/// Why there is no account.
+#[derive(Debug, Error)]
+pub(super) enum ReceiptError {
+    /// The sandbox reported something that is no digest.
+    #[error("the sandbox's report holds no digest where one belongs")]
+    Digest(#[from] DigestError),
+    /// What it reported cannot be written.
+    #[error("the sandbox's report cannot be written")]
+    Document(#[from] CanonicalError),
+}
 
 /// The account of an attempt; `report` is the sandbox's, if there is one.
 ///
@@ -23,31 +36,34 @@ pub(super) fn execution(
     verdict: &Verdict,
     report: Option<&JobReport>,
     recorded: &Recorded,
-) -> Result<Execution, DigestError> {
-    let spec = &ticket.spec;
+    artifacts: Vec<FileDigest>,
+) -> Result<Execution, ReceiptError> {
+    let asked = &ticket.asked;
     Ok(Execution {
         job_id: ticket.job.to_string(),
         requester: ticket.tenant.clone(),
         outcome: verdict.outcome,
         exit_code: verdict.exit_code,
-        killed_by: verdict.killed_by.map(str::to_owned),
+        killed_by: verdict.killed_by.as_deref().map(str::to_owned),
         created_at_ms: ticket.created_wall_ms,
         started_at_ms: recorded.started_at_ms,
         finished_at_ms: recorded.finished_at_ms,
         duration_ms: recorded.duration_ms,
-        evidence_complete: verdict.complete,
-        requested_limits: spec.limits.into(),
-        requirements: Requirements { minimum_isolation: spec.minimum_isolation.name().to_owned() },
-        language: spec.language.name().to_owned(),
-        code_sha256: Digest::of(spec.code.as_bytes()),
-        stdin_sha256: Digest::of(spec.stdin.as_bytes()),
+        evidence_complete: recorded.complete,
+        requested_limits: asked.limits.into(),
+        requirements: Requirements {
+            minimum_isolation: asked.requirements.minimum_isolation.name().to_owned(),
+        },
+        language: asked.language.name().to_owned(),
+        code_sha256: asked.code_sha256,
+        stdin_sha256: asked.stdin_sha256,
         resource_usage: report.filter(|report| report.posture.is_some()).map(used),
         executor_output: ExecutorOutput {
             stdout: seen(report.map(|report| &report.stdout))?,
             stderr: seen(report.map(|report| &report.stderr))?,
         },
-        input_files: Vec::new(),
-        artifacts: Vec::new(),
+        input_files: asked.input_files.clone(),
+        artifacts,
         observed: report
             .and_then(|report| Some((report, report.posture.as_ref()?)))
             .map(observed)
@@ -76,8 +92,8 @@ fn seen(stream: Option<&StreamReport>) -> Result<StreamSeen, DigestError> {
     })
 }
 
-fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, DigestError> {
-    Ok(Observed {
+fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, ReceiptError> {
+    let observed = Observed {
         isolation_class: translation::isolation(posture.isolation_class).map(|class| class.name().to_owned()),
         bootstrap_ready: Some(posture.bootstrap_ready),
         seccomp: (posture.seccomp == SECCOMP_FILTER).then_some(true),
@@ -91,5 +107,8 @@ fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, Diges
             report.limit_enforcement,
         )),
         limit_enforcement: Some(translation::enforcement(report.limit_enforcement)),
-    })
+        runtime_pack: posture.runtime_pack.clone(),
+        policy_sha256: None,
+    };
+    Ok(observed.sealed()?)
 }

@@ -3,7 +3,7 @@
 use mesh_protocol::evidence::receipt::{self, Outcome};
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobLimits, JobSpec, Language, OUTPUT_BYTES_MAX};
-use mesh_sandbox::{Bound, Bounds, Job, RequestedLimits};
+use mesh_sandbox::{Bound, Bounds, InputFile, Job, RequestedLimits};
 
 /// The class a sandbox names; `None` for one that promises nothing.
 pub(super) const fn isolation(class: mesh_sandbox::IsolationClass) -> Option<IsolationClass> {
@@ -23,7 +23,8 @@ pub(super) fn job(spec: &JobSpec) -> Job {
         Language::Node => mesh_sandbox::Language::Node,
         Language::Bash => mesh_sandbox::Language::Bash,
     };
-    let JobLimits { wall_seconds, cpu_seconds, mem_mb, max_pids, max_file_mb } = spec.limits;
+    let JobLimits { wall_seconds, cpu_seconds, mem_mb, max_pids, max_file_mb, allow_network: _ } =
+        spec.limits;
     let limits = RequestedLimits {
         wall_seconds: Some(wall_seconds.into()),
         cpu_seconds: Some(cpu_seconds.into()),
@@ -32,7 +33,26 @@ pub(super) fn job(spec: &JobSpec) -> Job {
         max_file_mb: Some(max_file_mb.into()),
         output_bytes: Some(OUTPUT_BYTES_MAX as u64),
     };
-    Job { stdin: spec.stdin.clone().into_bytes(), limits, ..Job::new(language, spec.code.clone()) }
+    let inputs = spec
+        .files
+        .iter()
+        .map(|file| InputFile { path: below("input/", &file.path), contents: file.content.0.clone() });
+    Job {
+        stdin: spec.stdin.clone().into_bytes(),
+        limits,
+        inputs: inputs.collect(),
+        outputs: spec.outputs.iter().map(|path| below(OUTPUT, path)).collect(),
+        runtime: spec.runtime.clone(),
+        ..Job::new(language, spec.code.clone())
+    }
+}
+
+/// Where the files that a job leaves lie.
+pub(super) const OUTPUT: &str = "output/";
+
+/// A path as the sandbox has it: below its folder.
+fn below(folder: &str, path: &str) -> String {
+    path.strip_prefix(folder).unwrap_or(path).to_owned()
 }
 
 /// What jobs of the mesh may use. The sandbox's own least number of processes stands: with fewer it does not start.

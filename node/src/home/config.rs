@@ -12,8 +12,10 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use mesh_node_core::site::JobPolicy;
 use mesh_protocol::address::Name;
 use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::JobLimits;
 use mesh_protocol::policy::PermissionProfile;
 use serde::Deserialize;
 
@@ -63,12 +65,66 @@ pub struct ExecutorSection {
     pub allow_classes: Vec<IsolationClass>,
     /// Nodes, by name or id, that may run jobs this node cannot, in order of preference. Nobody else ever does.
     pub named: Vec<String>,
+    /// Jobs of one tenant at once; two when not set.
+    pub tenant_concurrency: Option<u16>,
+    /// Jobs of one tenant that may wait; 64 when not set.
+    pub tenant_queue: Option<u16>,
+    /// MiB of memory that all running jobs may use together; 4096 when not set.
+    pub memory_budget_mb: Option<u32>,
+    /// MiB of memory that one job may use, whatever it asks for; 1024 when not set.
+    pub job_memory_mb: Option<u32>,
+    /// MiB kept for the jobs of one tenant; 4096 when not set.
+    pub tenant_storage_mb: Option<u32>,
+    /// MiB kept for all jobs; 16384 when not set.
+    pub storage_mb: Option<u32>,
+    /// Hours a job that has ended is kept; 168 when not set, and for ever when 0.
+    pub retention_hours: Option<u32>,
+}
+
+impl ExecutorSection {
+    /// What jobs may take here.
+    #[must_use]
+    pub fn policy(&self) -> JobPolicy {
+        const MIB: u64 = 1024 * 1024;
+        const HOUR_MS: u64 = 3_600_000;
+        let default = JobPolicy::default();
+        let bytes = |mib: Option<u32>, default| mib.map_or(default, |mib| u64::from(mib) * MIB);
+        JobPolicy {
+            tenant_concurrency: self.tenant_concurrency.map_or(default.tenant_concurrency, usize::from),
+            tenant_queue_max: self.tenant_queue.map_or(default.tenant_queue_max, usize::from),
+            queue_max: default.queue_max,
+            memory_budget_mb: self.memory_budget_mb.unwrap_or(default.memory_budget_mb),
+            job_mem_mb_max: self.job_memory_mb.map_or(default.job_mem_mb_max, |mib| {
+                mib.clamp(JobLimits::MIN.mem_mb, JobLimits::MAX.mem_mb)
+            }),
+            tenant_bytes_max: bytes(self.tenant_storage_mb, default.tenant_bytes_max),
+            bytes_max: bytes(self.storage_mb, default.bytes_max),
+            retain_ms: match self.retention_hours {
+                None => default.retain_ms,
+                Some(0) => None,
+                Some(hours) => Some(u64::from(hours) * HOUR_MS),
+            },
+        }
+    }
 }
 
 impl Default for ExecutorSection {
     fn default() -> Self {
         let allow_classes = vec![IsolationClass::GvisorApplicationKernel];
-        Self { enabled: true, slots: None, runsc: None, allow_classes, named: Vec::new() }
+        Self {
+            enabled: true,
+            slots: None,
+            runsc: None,
+            allow_classes,
+            named: Vec::new(),
+            tenant_concurrency: None,
+            tenant_queue: None,
+            memory_budget_mb: None,
+            job_memory_mb: None,
+            tenant_storage_mb: None,
+            storage_mb: None,
+            retention_hours: None,
+        }
     }
 }
 

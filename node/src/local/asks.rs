@@ -48,7 +48,7 @@ pub(super) fn messages(
         let own = match who {
             Principal::Operator => true,
             Principal::Agent { name, .. } => names.iter().any(|node| is_party(message, name, node)),
-            Principal::Anonymous => false,
+            Principal::Tenant { .. } | Principal::Anonymous => false,
         };
         own && agent && filter.conversation.is_none_or(|conversation| conversation == message.conversation)
     };

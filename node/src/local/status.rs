@@ -34,7 +34,7 @@ pub(super) async fn status(local: &Local, who: &Principal) -> Result<Status, Api
     let mesh = local.network.view();
     let granted = match who {
         Principal::Operator => local.network.grants_at(mesh.peers.iter().map(|peer| peer.node)).await,
-        Principal::Agent { .. } | Principal::Anonymous => BTreeMap::new(),
+        Principal::Agent { .. } | Principal::Tenant { .. } | Principal::Anonymous => BTreeMap::new(),
     };
     let snapshot = local.snapshot()?;
     let now = local.clock.now();
@@ -91,7 +91,9 @@ fn peer_status(
     let member = view.members.get(&peer.node);
     let grant = match who {
         Principal::Operator => policy::grant_of(snapshot, peer.node).map_err(|error| storage(&error))?,
-        Principal::Agent { .. } | Principal::Anonymous => mesh_protocol::policy::Trust::None.into(),
+        Principal::Agent { .. } | Principal::Tenant { .. } | Principal::Anonymous => {
+            mesh_protocol::policy::Trust::None.into()
+        }
     };
     Ok(PeerStatus {
         node: peer.node,

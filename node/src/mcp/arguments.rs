@@ -160,6 +160,7 @@ impl Limits {
             mem_mb: self.mem_mb.unwrap_or(default.mem_mb),
             max_pids: self.max_pids.unwrap_or(default.max_pids),
             max_file_mb: self.max_file_mb.unwrap_or(default.max_file_mb),
+            allow_network: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mesh_node_core::event::Event;
 use mesh_node_core::machine::Machine;
-use mesh_node_core::site::{STILL_LOOKING, Site};
+use mesh_node_core::site::{JobPolicy, STILL_LOOKING, Site};
 use mesh_node_core::view::View;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
@@ -34,6 +34,7 @@ pub(super) struct Given {
     pub(super) randomness: Randomness,
     pub(super) agents: Arc<Agents>,
     pub(super) named_executors: Vec<String>,
+    pub(super) job_policy: JobPolicy,
     pub(super) look: Look,
     pub(super) pace: Option<Pace>,
 }
@@ -62,7 +63,7 @@ pub(super) struct Durable {
 impl Durable {
     /// Starts the writer, has it end what a crash interrupted, and begins to look at the sandbox.
     pub(super) async fn start(start: &Start, parts: Given) -> Result<Self, NodeError> {
-        let Given { name, clock, randomness, agents, named_executors, look, pace } = parts;
+        let Given { name, clock, randomness, agents, named_executors, job_policy, look, pace } = parts;
         let admission = Arc::new(Admission::default());
         start.revocations.iter().for_each(|list| admission.apply(list));
         start.roster.blocked.iter().for_each(|node| admission.block(*node));
@@ -87,6 +88,7 @@ impl Durable {
             agents: agents.settings(),
             executor: unknown,
             named_executors,
+            jobs: job_policy,
             view: Arc::clone(&view),
         };
         let clock: Arc<dyn Clock> = clock;

@@ -169,12 +169,7 @@ pub(super) fn report_to(writer: WriterHandle<Machine>) -> Arc<dyn Report> {
 
     impl Report for ToWriter {
         fn report(&self, event: Event) {
-            let bytes = match &event {
-                Event::JobEnded { result, evidence, .. } => {
-                    result.stdout.len().saturating_add(result.stderr.len()).saturating_add(evidence.len())
-                }
-                _ => 0,
-            };
+            let bytes = bytes(&event);
             // Refused only when the node is stopping; the next start closes the job as interrupted.
             let _ = self.1.block_on(self.0.post(event, bytes));
         }
@@ -182,3 +177,21 @@ pub(super) fn report_to(writer: WriterHandle<Machine>) -> Arc<dyn Report> {
 
     Arc::new(ToWriter(writer, tokio::runtime::Handle::current()))
 }
+
+/// What an event of the sandbox weighs in the writer's queue.
+fn bytes(event: &Event) -> usize {
+    match event {
+        Event::JobEnded { result, evidence, outputs, .. } => {
+            let files = outputs.iter().map(|file| file.content.0.len());
+            let texts = result.stdout.len().saturating_add(result.stderr.len());
+            files.fold(texts.saturating_add(evidence.len()), usize::saturating_add)
+        }
+        Event::JobAttested { evidence, .. } => evidence.len(),
+        // Records of output and little else.
+        Event::JobEvents { events, .. } => events.len().saturating_mul(EVENT_BYTES),
+        _ => 0,
+    }
+}
+
+/// Bytes an event of a job has, about; no more than sixteen times as many.
+const EVENT_BYTES: usize = 1024;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use mesh_node_core::machine::Machine;
 use mesh_node_core::roster::Place;
+use mesh_node_core::site::JobPolicy;
 use mesh_node_core::store::get;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
@@ -53,6 +54,8 @@ pub struct Parts {
     pub agents: Arc<Agents>,
     /// Executors its operator named, in order of preference.
     pub named_executors: Vec<String>,
+    /// What jobs may take here.
+    pub job_policy: JobPolicy,
     /// Finds out what runs its jobs.
     pub look: Look,
     /// How long the disk takes for a batch, in virtual time. Without it the writer has a thread of its own.
@@ -145,6 +148,7 @@ impl Parts {
             settings,
             agents: Agents::configured(home, &config.agents, Arc::clone(&tokens)),
             named_executors: config.executor.named.clone(),
+            job_policy: config.executor.policy(),
             look: Look::at_sandbox(home.root().to_owned(), config.executor),
             pace: None,
             key,

@@ -10,7 +10,7 @@ use mesh_node::api::tokens::{Token, TokenError, Tokens};
 use crate::world::World;
 
 /// What agents may use, written out a second time: a change of the table must be made in both places.
-const FOR_AGENTS: [&str; 15] = [
+const FOR_AGENTS: [&str; 20] = [
     "whoami",
     "agents",
     "resolve",
@@ -24,6 +24,11 @@ const FOR_AGENTS: [&str; 15] = [
     "jobs",
     "job",
     "job_result",
+    "job_events",
+    "job_outputs",
+    "job_capabilities",
+    "attestation",
+    "result_artifact",
     "cancel_job",
     "evidence",
 ];

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use mesh_node::api::operation::Operation;
 use mesh_node::service::{FlightFilter, MessageFilter};
 use mesh_protocol::api::ask::{AskCommand, ResolveRequest, SendRequest};
-use mesh_protocol::api::job::RunRequest;
+use mesh_protocol::api::job::{JobFilter, RunRequest};
 use mesh_protocol::api::mesh::{ExpelRequest, GrantRequest, InviteRequest};
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId};
-use mesh_protocol::job::{CODE_BYTES_MAX, JobStatus};
+use mesh_protocol::job::{CODE_BYTES_MAX, JobStatus, Language};
 use mesh_protocol::policy::Trust;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn expel(peer: &str) -> ExpelRequest {
 
 fn job(code: &str) -> RunRequest {
     let spec = serde_json::from_value(serde_json::json!({"language": "python", "code": code})).unwrap();
-    RunRequest { spec, on: None, idempotency_key: None, deadline_seconds: None }
+    RunRequest::new(spec)
 }
 
 #[tokio::test]
@@ -70,7 +70,18 @@ async fn jobs_and_trust_go_there_and_come_back() {
     let client = world.client();
     let running = scripted::job(JOB, JobStatus::Running);
     assert_eq!(client.run(&job("print(1)")).await.unwrap(), scripted::job_receipt());
-    assert_eq!(client.jobs(3).await.unwrap(), std::slice::from_ref(&running));
+    let filter = JobFilter {
+        status: Some(JobStatus::Running),
+        language: Some(Language::Python),
+        cursor: Some("9:job".to_owned()),
+    };
+    let page = client.jobs(&filter, 3).await.unwrap();
+    assert_eq!((page.jobs, page.next_cursor.as_deref()), (vec![running.clone()], Some("12:job")));
+    assert_eq!(client.job_events(JOB, 7, 0).await.unwrap().next_cursor, 7);
+    assert_eq!(client.job_outputs(JOB).await.unwrap(), []);
+    assert_eq!(client.job_capabilities().await.unwrap(), scripted::capabilities());
+    assert_eq!(client.attestation(JOB).await.unwrap(), "envelope");
+    assert_eq!(client.result_artifact(JOB).await.unwrap(), "artifact");
     assert_eq!(client.job(JOB).await.unwrap(), running);
     assert_eq!(client.job_result(JOB, 0).await.unwrap(), running);
     assert_eq!(client.cancel_job(JOB).await.unwrap(), scripted::cancelled());
@@ -90,7 +101,12 @@ async fn jobs_and_trust_go_there_and_come_back() {
     client.shutdown().await.unwrap();
     let expected = [
         "run operator python 8 bytes".to_owned(),
-        "jobs operator 3".to_owned(),
+        format!("jobs operator {filter:?} 3"),
+        format!("job_events operator {JOB} 7 0"),
+        format!("job_outputs operator {JOB}"),
+        "job_capabilities operator".to_owned(),
+        format!("attestation operator {JOB}"),
+        format!("result_artifact operator {JOB}"),
         format!("job operator {JOB}"),
         format!("job_result operator {JOB} 0"),
         format!("cancel_job operator {JOB}"),

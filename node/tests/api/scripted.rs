@@ -4,13 +4,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mesh_node::service::{FlightFilter, MessageFilter, Principal, Service};
+use mesh_node::service::{EventCursor, FlightFilter, MessageFilter, Principal, Service};
 use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, DeliveryPhase, FlightView, MessageView, Receipt, ResolveRequest,
     SendRequest, Whoami,
 };
 use mesh_protocol::api::error::{ApiError, ErrorKind};
-use mesh_protocol::api::job::{AttestationView, JobReceipt, JobView, RunRequest};
+use mesh_protocol::api::job::{
+    AttestationCapability, AttestationView, EventPage, JobBounds, JobCapabilities, JobFilter, JobPage,
+    JobReceipt, JobView, OutputView, RunRequest,
+};
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
@@ -62,6 +65,7 @@ impl Scripted {
         let caller = match who {
             Principal::Operator => "operator".to_owned(),
             Principal::Agent { name, .. } => name.to_string(),
+            Principal::Tenant { tenant, .. } => tenant.clone(),
             Principal::Anonymous => "nobody".to_owned(),
         };
         self.calls.lock().unwrap().push(format!("{operation} {caller} {arguments}").trim_end().to_owned());
@@ -148,6 +152,32 @@ pub(crate) fn flight(state: FlightState) -> FlightView {
     }
 }
 
+pub(crate) fn capabilities() -> JobCapabilities {
+    JobCapabilities {
+        version: "0".into(),
+        languages: vec![Language::Python],
+        isolation_classes: vec![IsolationClass::default()],
+        unavailable: None,
+        slots: 1,
+        limits: JobBounds {
+            wall_seconds_max: 1,
+            cpu_seconds_max: 2,
+            mem_mb_max: 3,
+            max_pids_max: 4,
+            max_file_mb_max: 5,
+            code_bytes_max: 6,
+            stdin_bytes_max: 7,
+            files_max: 8,
+            file_bytes_max: 9,
+            files_bytes_max: 10,
+            output_bytes_max: 11,
+            result_wait_seconds_max: 12,
+        },
+        runtimes: Vec::new(),
+        attestations: AttestationCapability { algorithm: "Ed25519".into(), key_id: "k".into(), node: NODE },
+    }
+}
+
 pub(crate) fn job(job_id: JobId, status: JobStatus) -> JobView {
     JobView {
         job_id,
@@ -161,6 +191,11 @@ pub(crate) fn job(job_id: JobId, status: JobStatus) -> JobView {
         waiting_on: None,
         minimum_isolation: IsolationClass::default(),
         requested_limits: JobLimits::default(),
+        principal: None,
+        effective_limits: None,
+        input_files: Vec::new(),
+        outputs: Vec::new(),
+        runtime: None,
         result: None,
         late: None,
         attestation: AttestationView::Pending,
@@ -302,9 +337,41 @@ impl Service for Scripted {
         Ok(job_receipt())
     }
 
-    async fn jobs(&self, who: &Principal, limit: usize) -> Result<Vec<JobView>, ApiError> {
-        self.note("jobs", who, limit.to_string());
-        Ok(vec![job(JOB, JobStatus::Running)])
+    async fn jobs(&self, who: &Principal, filter: JobFilter, limit: usize) -> Result<JobPage, ApiError> {
+        self.note("jobs", who, format!("{filter:?} {limit}"));
+        let next_cursor = Some("12:job".to_owned());
+        Ok(JobPage { jobs: vec![job(JOB, JobStatus::Running)], next_cursor })
+    }
+
+    async fn job_events(
+        &self,
+        who: &Principal,
+        id: JobId,
+        behind: EventCursor,
+        wait: Duration,
+    ) -> Result<EventPage, ApiError> {
+        self.note("job_events", who, format!("{id} {} {}", behind.after, wait.as_secs()));
+        Ok(EventPage { events: Vec::new(), next_cursor: behind.after, ended: self.has_ended(wait).await })
+    }
+
+    async fn job_outputs(&self, who: &Principal, id: JobId) -> Result<Vec<OutputView>, ApiError> {
+        self.note("job_outputs", who, id.to_string());
+        Ok(Vec::new())
+    }
+
+    async fn job_capabilities(&self, who: &Principal) -> Result<JobCapabilities, ApiError> {
+        self.note("job_capabilities", who, String::new());
+        Ok(capabilities())
+    }
+
+    async fn attestation(&self, who: &Principal, id: JobId) -> Result<Bytes, ApiError> {
+        self.note("attestation", who, id.to_string());
+        Ok(Bytes::from_static(b"envelope"))
+    }
+
+    async fn result_artifact(&self, who: &Principal, id: JobId) -> Result<Bytes, ApiError> {
+        self.note("result_artifact", who, id.to_string());
+        Ok(Bytes::from_static(b"artifact"))
     }
 
     async fn job(&self, who: &Principal, id: JobId) -> Result<JobView, ApiError> {

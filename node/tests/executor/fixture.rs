@@ -1,5 +1,6 @@
 //! An executor of its own for each test, its reports, and what an asking node makes of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -7,16 +8,15 @@ use std::time::Duration;
 
 use mesh_node::executor::{Executor, ExecutorOptions, ExecutorReport, Report};
 use mesh_node::identity::NodeKey;
-use mesh_node_core::event::{Event, JobTicket};
-use mesh_node_core::evidence::Attested;
-use mesh_node_core::evidence::judge;
+use mesh_node_core::event::{CloseReason, Event, JobTicket};
+use mesh_node_core::evidence::{Attested, judge};
+use mesh_node_core::jobs::outline::Outline;
 use mesh_protocol::evidence::bundle::Bundle;
-use mesh_protocol::evidence::event::EventKind;
+use mesh_protocol::evidence::event::{Event as JobEvent, EventKind};
 use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::evidence::verify::Verified;
 use mesh_protocol::id::{JobId, NodeId};
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobResult, JobSpec, Language};
+use mesh_protocol::job::{JobResult, JobSpec, Language, OutputFile};
 
 /// Longest wait for a report: a busy machine takes its time to start a sandbox.
 const REPORT_WAIT: Duration = Duration::from_secs(120);
@@ -58,11 +58,22 @@ impl Drop for Node {
 }
 
 /// How an attempt was reported.
+#[derive(Clone)]
 pub(crate) struct Ended {
     pub(crate) job: JobId,
     pub(crate) attempt: u32,
     pub(crate) result: JobResult,
     pub(crate) evidence: Vec<u8>,
+    pub(crate) outputs: Vec<OutputFile>,
+    /// What it did, told while it ran and with its end.
+    pub(crate) events: Vec<JobEvent>,
+}
+
+impl Ended {
+    pub(crate) fn into_core(self) -> mesh_node_core::jobs::ended::Ended {
+        let Self { result, evidence, outputs, .. } = self;
+        mesh_node_core::jobs::ended::Ended { result, evidence, outputs }
+    }
 }
 
 /// Options for an executor below `dir`, named after it.
@@ -110,22 +121,41 @@ pub(crate) async fn open_with(slots: u16) -> Option<Node> {
     }
 }
 
-/// A ticket for some code; `number` tells jobs apart.
-pub(crate) fn ticket(number: u8, language: Language, code: &str) -> JobTicket {
-    JobTicket {
+/// A job and its ticket.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) ticket: JobTicket,
+    pub(crate) spec: JobSpec,
+}
+
+impl std::ops::Deref for Asked {
+    type Target = JobTicket;
+
+    fn deref(&self) -> &JobTicket {
+        &self.ticket
+    }
+}
+
+impl Asked {
+    /// The ticket that the core would write for the job as it is now.
+    pub(crate) fn ticket(&self) -> JobTicket {
+        JobTicket { asked: Outline::of(&self.spec), ..self.ticket.clone() }
+    }
+}
+
+/// A job of some code; `number` tells jobs apart.
+pub(crate) fn job(number: u8, language: Language, code: &str) -> Asked {
+    let spec = JobSpec::new(language, code);
+    let ticket = JobTicket {
         origin: NodeId::from_bytes([1; 32]),
         job: JobId::from_bytes([number; 16]),
         attempt: 1,
         tenant: TENANT.to_owned(),
-        spec: JobSpec {
-            language,
-            code: code.to_owned(),
-            stdin: String::new(),
-            limits: JobLimits::default(),
-            minimum_isolation: IsolationClass::default(),
-        },
+        asked: Outline::of(&spec),
         created_wall_ms: 1_700_000_000_000,
-    }
+        events: Vec::new(),
+    };
+    Asked { ticket, spec }
 }
 
 impl Node {
@@ -143,34 +173,57 @@ impl Node {
     pub(crate) fn next_started(&self) -> JobId {
         match self.next() {
             Event::JobStarted { job, .. } => job,
+            Event::JobEvents { .. } => self.next_started(),
             // Without the evidence, which drowns everything else.
             Event::JobEnded { job, result, .. } => panic!("{job} ended: {result:?}"),
             other => panic!("{other:?}"),
         }
     }
 
-    /// The next report that an attempt has ended; news of starts is passed over.
+    /// The next report that an attempt has ended; news of starts is passed over, and what it did is put together.
     pub(crate) fn next_ended(&self) -> Ended {
+        let mut told: BTreeMap<JobId, Vec<JobEvent>> = BTreeMap::new();
         loop {
             match self.next() {
                 Event::JobStarted { .. } => {}
-                Event::JobEnded { job, attempt, result, evidence, .. } => {
-                    return Ended { job, attempt, result, evidence };
+                Event::JobEvents { job, events, .. } => {
+                    assert!(events.len() <= 64);
+                    told.entry(job).or_default().extend(events);
+                }
+                Event::JobEnded { job, attempt, result, evidence, outputs, events, .. } => {
+                    let events = told.remove(&job).unwrap_or_default().into_iter().chain(events).collect();
+                    return Ended { job, attempt, result, evidence, outputs, events };
                 }
                 other => panic!("{other:?}"),
             }
         }
     }
 
+    /// This node.
+    pub(crate) const fn id(&self) -> NodeId {
+        self.node
+    }
+
+    /// A job that was closed before it began.
+    pub(crate) fn closed(&self, number: u8) -> Ended {
+        self.executor.close(job(number, Language::Bash, "true").ticket(), CloseReason::DeadlinePassed);
+        self.next_ended()
+    }
+
+    /// Has a job begun.
+    pub(crate) fn start(&self, asked: &Asked) {
+        self.executor.start(asked.ticket(), Box::new(asked.spec.clone()));
+    }
+
     /// Runs a job to its end.
-    pub(crate) fn run(&self, ticket: JobTicket) -> Ended {
-        self.executor.start(ticket);
+    pub(crate) fn run(&self, asked: &Asked) -> Ended {
+        self.start(asked);
         self.next_ended()
     }
 
     /// Whether the events were complete, for the node that asked, which must find the proof good.
     pub(crate) fn judged_complete(&self, ended: &Ended) -> bool {
-        match judge(self.node, ended.job, &ended.result, &ended.evidence) {
+        match judge(self.node, ended.job, &ended.clone().into_core()).attested {
             Attested::Verified { signer, event_chain_complete, .. } => {
                 assert_eq!(signer, self.node);
                 event_chain_complete
@@ -186,7 +239,10 @@ impl Node {
         let trust = TrustSet::node(&self.node).unwrap();
         let verified = bundle.verify(&trust, Some(&ended.job.to_string()), Some(TENANT)).unwrap();
         assert!(verified.events_checked);
-        let kinds = bundle.events.unwrap().iter().map(|event| event.kind).collect();
+        let events = bundle.events.unwrap();
+        // What was told as it happened is what was signed.
+        assert_eq!(events, ended.events);
+        let kinds = events.iter().map(|event| event.kind).collect();
         (verified, kinds)
     }
 }

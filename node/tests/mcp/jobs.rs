@@ -28,6 +28,8 @@ fn ended(status: JobStatus, exit_code: Option<i32>, killed_by: Option<&str>) -> 
         duration_ms: 12,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     };
     let attestation =
         AttestationView::Verified { signer: node_id(), key_id: "k1".into(), event_chain_complete: true };
@@ -125,7 +127,7 @@ async fn the_operators_policy_goes_with_every_job() {
     host.report("run_code", code()).await;
     let body = node.asked()[0].body.clone();
     assert_eq!(
-        (&body["on"], &body["spec"]["minimum_isolation"]),
+        (&body["on"], &body["spec"]["requirements"]["minimum_isolation"]),
         (&json!("atlas"), &json!("linux-shared-kernel"))
     );
     let error = host.refusal("run_code", json!({"language": "bash", "code": "true"})).await;

@@ -35,9 +35,8 @@ impl Drop for Node {
 
 fn home(dir: &Path, name: &str, extra: &str) -> Home {
     let home = Home::open(dir).unwrap();
-    let config = format!(
-        "[node]\nname = \"{name}\"\nlisten = \"127.0.0.1:0\"\n\n[executor]\nenabled = false\n\n{extra}"
-    );
+    let jobs = if extra.contains("[executor]") { "" } else { "[executor]\nenabled = false\n" };
+    let config = format!("[node]\nname = \"{name}\"\nlisten = \"127.0.0.1:0\"\n\n{jobs}\n{extra}");
     std::fs::write(home.config_file(), config).unwrap();
     home
 }

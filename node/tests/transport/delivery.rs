@@ -67,6 +67,7 @@ fn sending(me: NodeId, dir: &Path) -> Sending {
         agents: std::collections::BTreeMap::new(),
         executor: ExecutorView::default(),
         named_executors: Vec::new(),
+        jobs: mesh_node_core::site::JobPolicy::default(),
         view: Arc::default(),
     };
     let core = WriterCore::new(

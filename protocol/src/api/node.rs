@@ -71,6 +71,9 @@ pub struct ExecutorView {
     pub slots: u32,
     /// Jobs running now.
     pub running: u32,
+    /// Names of its runtime packs; absent for another node, which does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtimes: Option<Vec<String>>,
     /// Why it offers nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,

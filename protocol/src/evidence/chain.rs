@@ -190,17 +190,14 @@ impl EventChain {
     }
 }
 
-/// Checks that each event follows from the one before. An empty or unfinished chain passes.
+/// Checks that `events` follow `last`, the last one that is known; from the beginning when that is `None`.
 ///
 /// # Errors
 /// The first event that is wrong, by its place.
-pub fn check_links(job_id: &str, events: &[Event]) -> Result<(), ChainError> {
-    if events.len() > MAX_EVENTS {
-        return Err(ChainError::TooManyEvents);
-    }
-    let mut last: Option<&Event> = None;
-    for (index, event) in events.iter().enumerate() {
-        let seq = place(index);
+pub fn check_follows(job_id: &str, last: Option<&Event>, events: &[Event]) -> Result<(), ChainError> {
+    let mut last = last;
+    for event in events {
+        let seq = last.map_or(1, |last| last.seq.saturating_add(1));
         if last.is_some_and(|last| last.kind == EventKind::Finished) {
             return Err(ChainError::Broken { seq, fault: Break::AfterFinished });
         }
@@ -209,6 +206,17 @@ pub fn check_links(job_id: &str, events: &[Event]) -> Result<(), ChainError> {
         last = Some(event);
     }
     Ok(())
+}
+
+/// Checks that each event follows from the one before. An empty or unfinished chain passes.
+///
+/// # Errors
+/// The first event that is wrong, by its place.
+pub fn check_links(job_id: &str, events: &[Event]) -> Result<(), ChainError> {
+    if events.len() > MAX_EVENTS {
+        return Err(ChainError::TooManyEvents);
+    }
+    check_follows(job_id, None, events)
 }
 
 /// Whether `event` may stand at place `seq` after an event with hash `prev_hash`.

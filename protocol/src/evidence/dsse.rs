@@ -10,6 +10,8 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::id::NodeId;
+
 use super::canonical::{CanonicalError, Value};
 use super::digest::Digest;
 use super::limits;
@@ -140,6 +142,12 @@ pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn key_id(key: &VerifyingKey) -> String {
     format!("sha256:{}", Digest::of(key.as_bytes()))
+}
+
+/// The `keyid` of a node's key.
+#[must_use]
+pub fn key_id_of(node: &NodeId) -> String {
+    format!("sha256:{}", Digest::of(node.as_bytes()))
 }
 
 fn decode(member: &'static str, text: &str) -> Result<Vec<u8>, EnvelopeError> {

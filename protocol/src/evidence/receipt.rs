@@ -275,6 +275,30 @@ pub struct Observed {
     /// Which limits were really enforced, by whatever means.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_enforcement: Option<LimitEnforcement>,
+    /// The runtime pack it ran in, when it was not the machine's own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runtime_pack: Option<String>,
+    /// Of all the members above, as an object in canonical form: one value to compare what two jobs ran under.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub policy_sha256: Option<Digest>,
+}
+
+impl Observed {
+    /// The same with `policy_sha256` set to what the rest comes to.
+    ///
+    /// # Errors
+    /// When it is larger than a receipt may be.
+    pub fn sealed(self) -> Result<Self, CanonicalError> {
+        let bare = Self { policy_sha256: None, ..self };
+        let policy_sha256 = Some(policy_digest(&Value::of(&bare, &limits::RECEIPT)?));
+        Ok(Self { policy_sha256, ..bare })
+    }
+}
+
+/// The `policy_sha256` of an `observed` block as a document: that of its canonical form without this member.
+#[must_use]
+pub fn policy_digest(observed: &Value) -> Digest {
+    digest_without(observed, "policy_sha256")
 }
 
 /// Which limits were really enforced, by whatever means.
@@ -307,9 +331,13 @@ impl Receipt {
 /// The `receipt_sha256` of a receipt as a document: that of its canonical form without this member.
 #[must_use]
 pub fn digest(receipt: &Value) -> Digest {
-    let mut bare = receipt.clone();
+    digest_without(receipt, "receipt_sha256")
+}
+
+fn digest_without(document: &Value, member: &str) -> Digest {
+    let mut bare = document.clone();
     if let Value::Object(members) = &mut bare {
-        members.remove("receipt_sha256");
+        members.remove(member);
     }
     bare.digest()
 }

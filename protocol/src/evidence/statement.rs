@@ -109,6 +109,9 @@ pub enum StatementError {
     /// The receipt does not come to the digest it carries.
     #[error("the receipt does not have the digest it carries")]
     ReceiptDigest,
+    /// What was observed does not come to the digest it carries.
+    #[error("what was observed does not have the digest it carries")]
+    PolicyDigest,
     /// Two subjects have one name.
     #[error("two subjects have one name")]
     DuplicateSubject,
@@ -183,6 +186,10 @@ impl Statement {
         }
         if receipt::digest(document) != receipt.receipt_sha256 {
             return Err(StatementError::ReceiptDigest);
+        }
+        let claimed = receipt.execution.observed.as_ref().and_then(|observed| observed.policy_sha256);
+        if claimed.is_some() && claimed != document.get("observed").map(receipt::policy_digest) {
+            return Err(StatementError::PolicyDigest);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::CgroupKind;
 use super::layout::Layout;
-use crate::limits::KILL_DEADLINE;
+use crate::limits::{FREEZE_DEADLINE, KILL_DEADLINE};
 use crate::wait::pause;
 
 /// What a job has used so far. `None` where no controller accounts for it.
@@ -30,6 +30,15 @@ pub(crate) struct Usage {
     pub(crate) oom_kills: Option<u64>,
     /// Times the ceiling on host threads was hit.
     pub(crate) pids_ceiling_hits: Option<u64>,
+}
+
+/// What a group may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ceilings {
+    /// Memory in bytes, swap excluded where the kernel accounts for it.
+    pub(crate) memory_bytes: u64,
+    /// Host threads. A backstop only: gVisor crashes when it is hit.
+    pub(crate) host_threads: u64,
 }
 
 /// One job's groups in every tree.
@@ -57,25 +66,63 @@ impl Group {
         failure.map_or(Ok(group), Err)
     }
 
-    /// Sets the memory ceiling in bytes (swap excluded where the kernel accounts for it) and the ceiling on
-    /// host threads, which is a backstop only: gVisor crashes when it is hit.
-    pub(crate) fn set_limits(&self, memory_bytes: u64, host_threads: u64) -> io::Result<()> {
+    /// Sets the ceilings. Fails when more is in use already than is to be allowed.
+    pub(crate) fn set_limits(&self, ceilings: &Ceilings) -> io::Result<()> {
+        let (memory, threads) = (ceilings.memory_bytes.to_string(), ceilings.host_threads.to_string());
         if let Some(dir) = &self.layout.memory {
-            fs::write(dir.join("memory.limit_in_bytes"), memory_bytes.to_string())?;
-            write_if_there(&dir.join("memory.memsw.limit_in_bytes"), &memory_bytes.to_string())?;
+            let (both, own) = (dir.join("memory.memsw.limit_in_bytes"), dir.join("memory.limit_in_bytes"));
+            // The ceiling with swap may never be below the one without: one order raises, the other lowers.
+            if write_if_there(&both, &memory).is_err() {
+                fs::write(&own, &memory)?;
+                write_if_there(&both, &memory)?;
+            } else {
+                fs::write(&own, &memory)?;
+            }
         }
         if let Some(dir) = &self.layout.pids {
-            fs::write(dir.join("pids.max"), host_threads.to_string())?;
+            fs::write(dir.join("pids.max"), &threads)?;
         }
         if self.kind == CgroupKind::V2
             && let Some(dir) = &self.layout.unified
         {
-            write_if_there(&dir.join("memory.max"), &memory_bytes.to_string())?;
+            write_if_there(&dir.join("memory.max"), &memory)?;
             write_if_there(&dir.join("memory.swap.max"), "0")?;
             write_if_there(&dir.join("memory.oom.group"), "1")?;
-            write_if_there(&dir.join("pids.max"), &host_threads.to_string())?;
+            write_if_there(&dir.join("pids.max"), &threads)?;
         }
         Ok(())
+    }
+
+    /// Stops everything in the group, and waits until it has. What is stopped can still be ended.
+    pub(crate) fn freeze(&self) -> io::Result<()> {
+        let (file, frozen): (PathBuf, fn(&str) -> bool) = match (&self.layout.unified, &self.layout.freezer) {
+            (Some(dir), _) if dir.join("cgroup.freeze").exists() => {
+                fs::write(dir.join("cgroup.freeze"), "1")?;
+                (dir.join("cgroup.events"), |text| keyed(text, "frozen") == Some(1))
+            }
+            (_, Some(dir)) => {
+                fs::write(dir.join("freezer.state"), "FROZEN")?;
+                (dir.join("freezer.state"), |text| text.trim() == "FROZEN")
+            }
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let started = Instant::now();
+        while !frozen(&fs::read_to_string(&file)?) {
+            if started.elapsed() > FREEZE_DEADLINE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            pause(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Lets everything in the group go on.
+    pub(crate) fn thaw(&self) -> io::Result<()> {
+        match (&self.layout.unified, &self.layout.freezer) {
+            (Some(dir), _) if dir.join("cgroup.freeze").exists() => fs::write(dir.join("cgroup.freeze"), "0"),
+            (_, Some(dir)) => fs::write(dir.join("freezer.state"), "THAWED"),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Descriptors that move whoever writes `0` to them into this group.

@@ -5,8 +5,10 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::Probe;
-use crate::cgroup::{CgroupKind, Cgroups, Usage};
+use crate::cgroup::{Ceilings, CgroupKind, Cgroups, Usage};
 use crate::spawn::{Birth, Offspring, Spawner};
 use crate::wait::pause;
 
@@ -16,11 +18,17 @@ const APPETITE: &str = "bs=67108864";
 /// Longest wait for a probe.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Reads that empty a full pipe.
+const PIPE_READS: usize = 32;
+/// A stopped process is quiet for so long.
+const SILENCE: Duration = Duration::from_millis(20);
+
 /// What was seen to work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Proven {
     pub(super) memory: bool,
     pub(super) cpu: bool,
+    pub(super) freeze: bool,
 }
 
 /// Tries everything, and notes how it went. Nothing here is required: what fails is reported as not enforced.
@@ -34,7 +42,9 @@ pub(super) fn probe(cgroups: &Cgroups, spawner: &Spawner, probes: &mut Vec<Probe
             .then_some("run as a service with a delegated control group, or as root"),
     });
     let memory = starve(cgroups, spawner);
+    let frozen = freeze_spinner(cgroups, spawner);
     let proven = Proven {
+        freeze: frozen.as_ref().is_ok_and(|&stopped| stopped),
         memory: memory.as_ref().is_ok_and(|usage| usage.oom_kills.is_some_and(|kills| kills > 0)),
         cpu: memory.as_ref().is_ok_and(|usage| usage.cpu_usec.is_some_and(|micros| micros > 0)),
     };
@@ -47,6 +57,16 @@ pub(super) fn probe(cgroups: &Cgroups, spawner: &Spawner, probes: &mut Vec<Probe
             (Err(error), false) => error.to_string(),
         },
         hint: (!proven.memory).then_some("memory is only looked at here: delegate the memory controller"),
+    });
+    probes.push(Probe {
+        name: "freeze",
+        ok: proven.freeze,
+        finding: match &frozen {
+            Ok(true) => "a stopped group uses no processor time".to_owned(),
+            Ok(false) => "a stopped group goes on".to_owned(),
+            Err(error) => error.to_string(),
+        },
+        hint: (!proven.freeze).then_some("no sandbox is kept ready: every job starts its own"),
     });
     let ended = end_sleeper(cgroups, spawner);
     probes.push(Probe {
@@ -67,7 +87,7 @@ fn starve(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Usage> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let group = cgroups.create("probe-memory")?;
-    group.set_limits(CEILING, 64)?;
+    group.set_limits(&Ceilings { memory_bytes: CEILING, host_threads: 64 })?;
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", APPETITE, "count=1"]);
     let mut child = spawn(spawner, command, group.joins()?)?;
@@ -78,6 +98,36 @@ fn starve(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Usage> {
         pause(Duration::from_millis(5));
     }
     Ok(group.usage())
+}
+
+/// Stops a group with a busy process in it, which must not go on until it is let to. Returns whether it did not.
+fn freeze_spinner(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<bool> {
+    let group = cgroups.create("probe-freeze")?;
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new("yes");
+    command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
+    let mut child = spawner.spawn(Birth { command, joins: group.joins()?, keeps: Vec::new() })?;
+    let hears = |within: Duration| {
+        let within = Timespec::try_from(within).unwrap_or_default();
+        poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&within)).is_ok_and(|ready| ready > 0)
+    };
+    if !hears(PATIENCE) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    group.freeze()?;
+    // What was written before is read away; then there must be silence.
+    let mut buffer = [0; 64 * 1024];
+    for _ in 0..PIPE_READS {
+        if hears(Duration::ZERO) {
+            rustix::io::read(&reader, &mut buffer)?;
+        }
+    }
+    let silent = !hears(SILENCE);
+    group.thaw()?;
+    let goes_on = hears(PATIENCE);
+    group.end();
+    wait(&mut child)?;
+    Ok(silent && goes_on)
 }
 
 /// Ends a group with a process in it that would stay for a minute.

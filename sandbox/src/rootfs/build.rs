@@ -9,12 +9,12 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::RootfsError;
+use super::own::OwnFile;
 use super::recipe::Recipe;
 
 /// Directories jobs expect, most of them mount points. Every mount point is made here: gVisor would make a
 /// missing one itself, on the host, and thereby change a tree that others rely on.
-const DIRS: &[&str] =
-    &["boot", "dev", "etc", "job", "proc", "sys", "tmp", "usr", "var/tmp", "work/input", "work/output"];
+const DIRS: &[&str] = &["boot", "dev", "etc", "job", "proc", "sys", "tmp", "usr", "var/tmp", "work"];
 /// Links of a merged `/usr`, made when the host has them.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64"];
 /// Longest chain of symbolic links followed.
@@ -38,12 +38,18 @@ pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
     for file in &recipe.files {
         place(file, tree, &mut placed)?;
     }
-    for (path, text) in &recipe.texts {
-        let path = tree.join(path);
-        fs::write(&path, text).map_err(RootfsError::at("write", &path))?;
-        set_mode(&path, 0o444)?;
-    }
+    write_own(&recipe.own, tree)?;
     open_directories(tree)
+}
+
+/// Writes this crate's own files.
+fn write_own(files: &[OwnFile], tree: &Path) -> Result<(), RootfsError> {
+    for file in files {
+        let path = tree.join(&file.path);
+        fs::write(&path, &file.contents).map_err(RootfsError::at("write", &path))?;
+        set_mode(&path, file.mode)?;
+    }
+    Ok(())
 }
 
 /// Lets everyone enter every directory, whatever this process's umask made of them.

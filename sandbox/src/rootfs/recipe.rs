@@ -13,11 +13,12 @@ use std::time::UNIX_EPOCH;
 use sha2::{Digest as _, Sha256};
 
 use super::RootfsError;
+use super::own::{OwnFile, own_files};
 use crate::hex;
 use crate::language::Language;
 
 /// Raise when the way a tree is built changes, so that old trees are not taken for new ones.
-const RECIPE_VERSION: u32 = 2;
+const RECIPE_VERSION: u32 = 3;
 
 /// Where system packages put programs, best first.
 const PROGRAM_DIRS: &[&str] = &["/usr/bin", "/bin", "/usr/local/bin"];
@@ -110,8 +111,8 @@ const PYTHON_LEFT_OUT: &[&str] = &[
 pub(super) struct Recipe {
     /// Host files to copy to the same path; symbolic links are copied together with what they lead to.
     pub(super) files: BTreeSet<PathBuf>,
-    /// Texts written by us, by path below the root.
-    pub(super) texts: Vec<(String, String)>,
+    /// Files of this crate's own.
+    pub(super) own: Vec<OwnFile>,
     /// Canonical path of each interpreter, the same on the host and in the tree.
     pub(super) interpreters: BTreeMap<Language, String>,
 }
@@ -138,15 +139,16 @@ impl Recipe {
         files.extend(TOOLS.iter().filter_map(|tool| link_to(tool)));
         let linked = linked_libraries(&files);
         files.extend(linked);
-        Ok(Self { files, texts: texts(), interpreters })
+        Ok(Self { files, own: own_files(), interpreters })
     }
 
     /// A name for the tree: changes when any source, or this recipe, does.
     pub(super) fn key(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(RECIPE_VERSION.to_le_bytes());
-        for (path, text) in &self.texts {
-            hash.update(format!("{path}\0{}\0{text}\0", text.len()));
+        for file in &self.own {
+            hash.update(format!("{}\0{:o}\0{}\0", file.path, file.mode, file.contents.len()));
+            hash.update(&file.contents);
         }
         for path in &self.files {
             let (length, modified) = fs::metadata(path).map_or((0, 0), |metadata| {
@@ -157,24 +159,6 @@ impl Recipe {
         }
         hex(hash.finalize().get(..8).unwrap_or_default())
     }
-}
-
-/// The files this crate writes itself.
-fn texts() -> Vec<(String, String)> {
-    let mut texts: Vec<(String, String)> = [
-        ("etc/passwd", "root:x:0:0:root:/:/bin/sh\njob:x:65534:65534:job:/work:/bin/bash\n"),
-        ("etc/group", "root:x:0:\njob:x:65534:\n"),
-        ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
-        ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-    ]
-    .into_iter()
-    .map(|(path, text)| (path.to_owned(), text.to_owned()))
-    .collect();
-    for language in Language::ALL {
-        let (name, text) = language.boot_file();
-        texts.push((format!("boot/{name}"), text.to_owned()));
-    }
-    texts
 }
 
 /// The path by which `program` is usually called, link or not.
@@ -268,7 +252,7 @@ mod tests {
         let file = dir.path().join("tool");
         fs::write(&file, "one").unwrap();
         let recipe =
-            Recipe { files: BTreeSet::from([file.clone()]), texts: texts(), interpreters: BTreeMap::new() };
+            Recipe { files: BTreeSet::from([file.clone()]), own: own_files(), interpreters: BTreeMap::new() };
         let key = recipe.key();
         assert_eq!(recipe.key(), key);
         fs::write(&file, "longer").unwrap();

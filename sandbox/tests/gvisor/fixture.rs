@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use mesh_sandbox::{
-    Cancel, InputFile, Job, JobObserver, JobReport, Language, RequestedLimits, Sandbox, SandboxConfig,
-    SandboxError, Stream,
+    Cancel, InputFile, Job, JobObserver, JobReport, Language, PoolConfig, RequestedLimits, Sandbox,
+    SandboxConfig, SandboxError, Stream,
 };
 
 /// A configuration for a new home below `dir`.
@@ -15,6 +16,8 @@ pub(crate) fn config(dir: &Path) -> SandboxConfig {
     SandboxConfig {
         home: dir.join(format!("home-{number}")),
         rootfs: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rootfs"),
+        // A test that is about the pool says so.
+        pool: PoolConfig { armed: 0, ..PoolConfig::default() },
         ..SandboxConfig::new(dir, format!("test-{}-{number}", std::process::id()))
     }
 }
@@ -38,8 +41,14 @@ pub(crate) struct Fixture {
 
 /// Opens a sandbox, or says why the test is skipped.
 pub(crate) fn open() -> Option<Fixture> {
+    open_with(|_| {})
+}
+
+/// Opens a sandbox with a changed configuration, or says why the test is skipped.
+pub(crate) fn open_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Fixture> {
     let dir = tempfile::tempdir().unwrap();
-    let config = config(dir.path());
+    let mut config = config(dir.path());
+    change(&mut config);
     match Sandbox::preflight(&config).sandbox {
         Ok(sandbox) => Some(Fixture { sandbox, config, _dir: dir }),
         Err(SandboxError::Runtime(why)) if std::env::var_os("MESH_REQUIRE_SANDBOX").is_none() => {
@@ -47,6 +56,15 @@ pub(crate) fn open() -> Option<Fixture> {
             None
         }
         Err(why) => panic!("{why:?}: {:?}", Sandbox::preflight(&config).probes),
+    }
+}
+
+/// Waits until so many sandboxes are kept ready.
+pub(crate) fn wait_until_armed(sandbox: &Sandbox, count: usize) {
+    let started = Instant::now();
+    while sandbox.armed() < count {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} armed, not {count}", sandbox.armed());
+        std::thread::yield_now();
     }
 }
 

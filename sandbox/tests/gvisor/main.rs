@@ -4,8 +4,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expected")]
 
 mod fixture;
+mod hostile;
+mod init;
 mod isolation;
 mod languages;
 mod lifecycle;
 mod limits;
+mod outputs;
+mod pool;
 mod without_root;

@@ -3,11 +3,11 @@
 use ed25519_dalek::SigningKey;
 use mesh_node::writer::SubmitError;
 use mesh_node_core::event::{Caller, Command, Event, Reply};
+use mesh_node_core::jobs::submission::Submission;
 use mesh_protocol::api::ask::{AskCommand, SendRequest};
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::id::MeshId;
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobSpec, Language};
+use mesh_protocol::job::{JobSpec, Language};
 use mesh_protocol::revocation::{Revocation, RevocationKey, RevocationList};
 
 use super::point::SideIndex;
@@ -150,15 +150,12 @@ fn command(request: &Request) -> Command {
             Command::Ask(caller, AskCommand { to, task: text, request_id, deadline_seconds })
         }
         Want::Job(seconds) => {
-            let spec = JobSpec {
-                language: Language::Python,
-                code: text,
-                stdin: String::new(),
-                limits: JobLimits::default(),
-                minimum_isolation: IsolationClass::GvisorApplicationKernel,
-            };
+            let spec = JobSpec::new(Language::Python, text);
             let (on, deadline_seconds) = (Some("b".to_owned()), Some(seconds));
-            Command::Run(caller, RunRequest { spec, on, idempotency_key: request_id, deadline_seconds })
+            let request =
+                RunRequest { on, idempotency_key: request_id, deadline_seconds, ..RunRequest::new(spec) };
+            #[expect(clippy::expect_used, reason = "a name is a job")]
+            Command::Run(caller, Box::new(Submission::of(request).expect("a short program")))
         }
     }
 }

@@ -12,7 +12,7 @@ use mesh_node_core::event::{Action, Command, Event, Reply};
 use mesh_node_core::machine::Machine;
 use mesh_node_core::outbox::OutboxView;
 use mesh_node_core::policy::GrantChange;
-use mesh_node_core::site::{AgentSetting, Site};
+use mesh_node_core::site::{AgentSetting, JobPolicy, Site};
 use mesh_node_core::time::NodeTime;
 use mesh_node_core::view::{Contact, KnownAgent, Member, View};
 use mesh_protocol::address::Name;
@@ -288,7 +288,7 @@ fn executor(side: SideIndex) -> ExecutorView {
     } else {
         (Vec::new(), Vec::new())
     };
-    ExecutorView { classes, languages, slots: 1, running: 0, unavailable: None }
+    ExecutorView { classes, languages, slots: 1, ..ExecutorView::default() }
 }
 
 fn site(side: SideIndex) -> Site {
@@ -305,6 +305,7 @@ fn site(side: SideIndex) -> Site {
         agents: BTreeMap::from([(name("echo"), setting)]),
         executor: executor(side),
         named_executors: vec!["b".into()],
+        jobs: JobPolicy::default(),
         view: view(side, Contact::NotNow),
     }
 }

@@ -27,7 +27,7 @@ impl Work {
             Self::Job { origin, job, attempt } => {
                 truth.jobs_done.insert(job);
                 let result = result(JobStatus::Succeeded, None, true);
-                Event::JobEnded { origin, job, attempt, result, evidence: Vec::new() }
+                ended(origin, job, attempt, result)
             }
         }
     }
@@ -41,7 +41,7 @@ impl Work {
             }
             Self::Job { origin, job, attempt } => {
                 let result = result(JobStatus::Cancelled, Some("cancelled"), true);
-                Event::JobEnded { origin, job, attempt, result, evidence: Vec::new() }
+                ended(origin, job, attempt, result)
             }
         }
     }
@@ -64,13 +64,12 @@ pub(super) fn close(ticket: &JobTicket, reason: CloseReason) -> Event {
         CloseReason::Unavailable => (JobStatus::Error, "unavailable", false),
     };
     let JobTicket { origin, job, attempt, .. } = *ticket;
-    Event::JobEnded {
-        origin,
-        job,
-        attempt,
-        result: result(status, Some(word), may_have_run),
-        evidence: Vec::new(),
-    }
+    ended(origin, job, attempt, result(status, Some(word), may_have_run))
+}
+
+fn ended(origin: NodeId, job: JobId, attempt: u32, result: JobResult) -> Event {
+    let (evidence, outputs, events) = Default::default();
+    Event::JobEnded { origin, job, attempt, result, evidence, outputs, events }
 }
 
 fn result(status: JobStatus, killed_by: Option<&str>, may_have_run: bool) -> JobResult {
@@ -84,5 +83,7 @@ fn result(status: JobStatus, killed_by: Option<&str>, may_have_run: bool) -> Job
         duration_ms: 0,
         isolation: may_have_run.then_some(IsolationClass::GvisorApplicationKernel),
         may_have_run,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     }
 }

@@ -109,7 +109,7 @@ impl World {
         let here = Point { side, at: At::Commit(self.side(side).commits) };
         let stops = self.point == Some(here) && !self.reached;
         let performed = if stops { self.rng.random_range(0..=actions.len()) } else { actions.len() };
-        let begins = |action: &Action| matches!(action, Action::StartRun { .. } | Action::StartJob(_));
+        let begins = |action: &Action| matches!(action, Action::StartRun { .. } | Action::StartJob(..));
         if actions.iter().skip(performed).any(begins) {
             self.rows.insert(Row::R5);
         }
@@ -159,15 +159,18 @@ impl World {
                 running.work.push_back(Work::Run { origin, flight, attempt });
                 self.truth.run_began(side, origin, flight, task);
             }
-            Action::StartJob(ticket) => {
+            Action::StartJob(ticket, spec) => {
                 let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
                 running.work.push_back(Work::Job { origin, job, attempt });
                 running.post(Event::JobStarted { origin, job, attempt });
-                self.truth.job_began(side, origin, job, ticket.spec.code);
+                self.truth.job_began(side, origin, job, spec.code);
             }
             Action::StopRun { origin, flight } => stop(running, |work| work.is_run((origin, flight))),
             Action::StopJob { origin, job } => stop(running, |work| work.is_job((origin, job))),
             Action::CloseJob(ticket, reason) => running.post(work::close(&ticket, reason)),
+            Action::AttestEnd(ticket, _) => {
+                running.post(Event::JobAttested { job: ticket.job, evidence: Vec::new() });
+            }
             Action::WakeAt(at) => running.wake = running.wake.min(at),
             Action::FlightChanged(_) | Action::JobChanged(_) => {}
         }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use mesh_node::service::{Principal, Service as _};
 use mesh_protocol::api::ask::{AskCommand, FlightView, SendRequest};
 use mesh_protocol::api::job::{JobView, RunRequest};
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobSpec, Language};
+use mesh_protocol::job::{JobSpec, Language};
 
 use super::agent::Script;
 use super::ledger::Number;
@@ -66,16 +65,10 @@ impl World {
         let number = self.outside.ledger.job(from, on);
         let Some((local, on)) = self.local(from).zip(name(on).ok()) else { return number };
         let ledger = self.outside.ledger.clone();
-        let spec = JobSpec {
-            language: Language::Bash,
-            code: Script { number, work_ms }.text(),
-            stdin: String::new(),
-            limits: JobLimits::default(),
-            minimum_isolation: IsolationClass::GvisorApplicationKernel,
-        };
+        let spec = JobSpec::new(Language::Bash, Script { number, work_ms }.text());
         let on = Some(on.to_string());
         let deadline_seconds = Some(DEADLINE_SECONDS);
-        let request = RunRequest { spec, on, idempotency_key: None, deadline_seconds };
+        let request = RunRequest { on, deadline_seconds, ..RunRequest::new(spec) };
         tokio::spawn(async move {
             let answer = local.run(&Principal::Operator, request).await;
             let now = ledger.now_ms();

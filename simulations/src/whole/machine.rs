@@ -22,6 +22,7 @@ use mesh_node::surroundings::RunJobs;
 use mesh_node::transport::{Settings, Socket};
 use mesh_node::writer::Pace;
 use mesh_node_core::site::AgentSetting;
+use mesh_node_core::site::JobPolicy;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
@@ -145,6 +146,7 @@ impl Machine {
             settings,
             agents: self.agents(outside, &life)?,
             named_executors: Vec::new(),
+            job_policy: JobPolicy::default(),
             look: self.look(outside, &life),
             pace: Some(self.pace()),
         };

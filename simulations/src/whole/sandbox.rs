@@ -12,7 +12,7 @@ use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_node_core::machine::Machine;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobResult, JobStatus};
+use mesh_protocol::job::{JobResult, JobSpec, JobStatus};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::Script;
@@ -43,7 +43,8 @@ impl Sandbox {
 
 fn ended(ticket: &JobTicket, result: JobResult) -> Event {
     let JobTicket { origin, job, attempt, .. } = *ticket;
-    Event::JobEnded { origin, job, attempt, result, evidence: Vec::new() }
+    let (evidence, outputs, events) = Default::default();
+    Event::JobEnded { origin, job, attempt, result, evidence, outputs, events }
 }
 
 fn result(status: JobStatus, stdout: String, killed_by: Option<&str>, may_have_run: bool) -> JobResult {
@@ -57,12 +58,14 @@ fn result(status: JobStatus, stdout: String, killed_by: Option<&str>, may_have_r
         duration_ms: 0,
         isolation: may_have_run.then_some(IsolationClass::GvisorApplicationKernel),
         may_have_run,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     }
 }
 
 impl RunJobs for Sandbox {
-    fn start(&self, ticket: JobTicket) {
-        let Some(script) = Script::read(&ticket.spec.code).filter(|_| !self.life.is_over()) else { return };
+    fn start(&self, ticket: JobTicket, spec: Box<JobSpec>) {
+        let Some(script) = Script::read(&spec.code).filter(|_| !self.life.is_over()) else { return };
         let (cancel, key) = (CancellationToken::new(), (ticket.origin, ticket.job));
         self.running().insert(key, cancel.clone());
         self.ledger.begin(Kind::Job, script.number, self.machine, self.number_of_life);
@@ -101,6 +104,12 @@ impl RunJobs for Sandbox {
             CloseReason::Unavailable => (JobStatus::Error, "unavailable", false),
         };
         self.report(&ticket, result(status, String::new(), Some(why), ran));
+    }
+
+    fn attest(&self, ticket: JobTicket, _: JobResult) {
+        let event = Event::JobAttested { job: ticket.job, evidence: Vec::new() };
+        let writer = self.writer.clone();
+        tokio::spawn(async move { writer.post(event, 0).await });
     }
 
     fn running(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::outbox;
 use crate::store::{Record, Store, StoreError, get, scan_last};
 use crate::time::Now;
 use crate::turn::Place;
-use crate::view::View;
+use crate::view::{Contact, View};
 
 /// Every agent that is known, this node's unadvertised ones included.
 #[must_use]
@@ -84,18 +84,30 @@ pub fn flight(
 pub fn job(store: &dyn Store, view: &View, now: Now, id: JobId, job: Job) -> Result<JobView, StoreError> {
     let delivery = phase(store, now, job.node, job.place)?;
     let taken = delivery == DeliveryPhase::Acknowledged && job.stopping.is_none();
+    let out_of_reach = view.members.get(&job.node).filter(|member| {
+        !job.status.is_terminal() && matches!(member.contact, Contact::NotNow | Contact::Gone)
+    });
+    let waiting_on = match out_of_reach {
+        Some(member) => Some(format!("node {}: {}, {}", view.label(job.node), member.state, member.cause)),
+        None => job.waiting_on.filter(|_| !taken),
+    };
     Ok(JobView {
         job_id: id,
-        language: job.language,
+        language: job.asked.language,
         status: job.status,
         terminal: job.status.is_terminal(),
         node: job.node,
         node_name: view.label(job.node).to_string(),
         requester: job.requester,
         delivery,
-        waiting_on: job.waiting_on.filter(|_| !taken),
-        minimum_isolation: job.minimum_isolation,
-        requested_limits: job.limits,
+        waiting_on,
+        principal: job.principal,
+        minimum_isolation: job.asked.requirements.minimum_isolation,
+        requested_limits: job.asked.limits,
+        effective_limits: job.effective_limits,
+        input_files: job.asked.input_files,
+        outputs: job.asked.outputs,
+        runtime: job.asked.runtime,
         result: job.result,
         late: job.late,
         attestation: job.attested.into(),

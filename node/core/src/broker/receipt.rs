@@ -50,7 +50,7 @@ pub(crate) fn look_up<T: DeserializeOwned>(
     turn: &Turn<'_, '_>,
     scope: (&'static str, &str),
     request_id: Option<&str>,
-    request: &impl Serialize,
+    fingerprint: impl FnOnce() -> [u8; 32],
 ) -> Result<Lookup<T>, StoreError> {
     let Some(id) = request_id else { return Ok(Lookup::New(None)) };
     if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -60,7 +60,7 @@ pub(crate) fn look_up<T: DeserializeOwned>(
     }
     let (kind, caller) = scope;
     let key = format!("{kind}\n{caller}\n{id}");
-    let fingerprint: [u8; 32] = Sha256::digest(mesh_protocol::codec::encode(request)).into();
+    let fingerprint = fingerprint();
     let Some(given) = get::<Given>(turn.tx, &key)? else {
         return Ok(Lookup::New(Some(Slot { key, fingerprint })));
     };
@@ -79,12 +79,26 @@ pub(crate) fn look_up<T: DeserializeOwned>(
     }
 }
 
+/// What two requests with the same content have in common, where nothing better is known.
+pub(crate) fn fingerprint(request: &impl Serialize) -> [u8; 32] {
+    Sha256::digest(mesh_protocol::codec::encode(request)).into()
+}
+
 /// Keeps a receipt, in the commit of its effect.
 pub(crate) fn keep(turn: &mut Turn<'_, '_>, slot: Option<Slot>, receipt: &impl Serialize) {
-    if let Some(Slot { key, fingerprint }) = slot
-        && let Ok(receipt) = serde_json::to_string(receipt)
-    {
-        turn.tx.put(&key, &Given { fingerprint, receipt });
+    if let Some(key) = keep_with(turn, slot, receipt) {
         deadline::retain(turn, Deadline::ForgetReceipt(key));
     }
+}
+
+/// The same for something that forgets the receipt itself, when it is forgotten: by the key that this returns.
+pub(crate) fn keep_with(
+    turn: &mut Turn<'_, '_>,
+    slot: Option<Slot>,
+    receipt: &impl Serialize,
+) -> Option<String> {
+    let Slot { key, fingerprint } = slot?;
+    let receipt = serde_json::to_string(receipt).ok()?;
+    turn.tx.put(&key, &Given { fingerprint, receipt });
+    Some(key)
 }

@@ -26,12 +26,13 @@ pub(crate) fn send(
     caller: &Caller,
     request: &SendRequest,
 ) -> Result<Reply, StoreError> {
-    let slot = match receipt::look_up(turn, ("send", caller.name()), request.request_id.as_deref(), request)?
-    {
-        Lookup::New(slot) => slot,
-        Lookup::Replay(given) => return Ok(Reply::Receipt(Receipt { replayed: true, ..given })),
-        Lookup::Refused(error) => return Ok(Reply::Refused(error)),
-    };
+    let fingerprint = || receipt::fingerprint(request);
+    let slot =
+        match receipt::look_up(turn, ("send", caller.name()), request.request_id.as_deref(), fingerprint)? {
+            Lookup::New(slot) => slot,
+            Lookup::Replay(given) => return Ok(Reply::Receipt(Receipt { replayed: true, ..given })),
+            Lookup::Refused(error) => return Ok(Reply::Refused(error)),
+        };
     let there = target(&turn.site.view, &request.to, &request.body)
         .and_then(|agent| resolve::check_there(&turn.site.view, agent).map(|()| agent.clone()));
     let agent = match there {
@@ -56,7 +57,7 @@ pub(crate) fn send(
             Sent::Here => None,
         }
     };
-    let people = (author(caller), turn.site.view.full_address(&agent).to_string());
+    let people = (caller.tenant(), turn.site.view.full_address(&agent).to_string());
     conversation::record(turn, message, conversation, people, request.body.clone(), None);
     let accepted = Receipt {
         reference: message.suffix(),
@@ -80,11 +81,13 @@ pub(crate) fn ask(
     caller: &Caller,
     command: &AskCommand,
 ) -> Result<Reply, StoreError> {
-    let slot = match receipt::look_up(turn, ("ask", caller.name()), command.request_id.as_deref(), command)? {
-        Lookup::New(slot) => slot,
-        Lookup::Replay(given) => return Ok(Reply::Receipt(Receipt { replayed: true, ..given })),
-        Lookup::Refused(error) => return Ok(Reply::Refused(error)),
-    };
+    let fingerprint = || receipt::fingerprint(command);
+    let slot =
+        match receipt::look_up(turn, ("ask", caller.name()), command.request_id.as_deref(), fingerprint)? {
+            Lookup::New(slot) => slot,
+            Lookup::Replay(given) => return Ok(Reply::Receipt(Receipt { replayed: true, ..given })),
+            Lookup::Refused(error) => return Ok(Reply::Refused(error)),
+        };
     let ready = target(&turn.site.view, &command.to, &command.task)
         .and_then(|agent| resolve::check_ready(&turn.site.view, agent).map(|()| agent.clone()));
     let agent = match ready {
@@ -111,13 +114,13 @@ pub(crate) fn ask(
         Departure::Refused(error) => return Ok(Reply::Refused(error)),
     };
     let target = turn.site.view.full_address(&agent);
-    let people = (author(caller), target.to_string());
+    let people = (caller.tenant(), target.to_string());
     conversation::record(turn, request.message, conversation, people, command.task.clone(), None);
     let new = Flight {
         conversation,
         agent: agent.name.clone(),
         node: agent.node,
-        requester: author(caller),
+        requester: caller.tenant(),
         preview: command.task.chars().take(PREVIEW_CHARS).collect(),
         state: FlightState::Queued,
         waiting_on: held
@@ -218,17 +221,10 @@ fn new_conversation(turn: &mut Turn<'_, '_>) -> ConversationId {
     ConversationId::mint(turn.now.wall_ms, random)
 }
 
-fn author(caller: &Caller) -> String {
-    match caller {
-        Caller::Operator => "operator".to_owned(),
-        Caller::Agent { name, .. } => format!("@{name}"),
-    }
-}
-
 /// The agents an ask came through: an agent's own work's, and the agent itself.
 fn hops(me: NodeId, caller: &Caller) -> Vec<Hop> {
     match caller {
-        Caller::Operator => Vec::new(),
+        Caller::Operator | Caller::Tenant { .. } => Vec::new(),
         Caller::Agent { name, hops } => {
             let this = Hop { node: me, agent: name.to_string() };
             hops.iter().cloned().chain(std::iter::once(this)).collect()

@@ -11,38 +11,41 @@
 
 use mesh_protocol::api::ask::CancelReply;
 use mesh_protocol::api::error::{ApiError, ErrorKind};
-use mesh_protocol::api::job::{JobReceipt, RunRequest};
 use mesh_protocol::delivery::Epoch;
+use mesh_protocol::evidence::receipt::Limits;
 use mesh_protocol::id::{JobId, MessageId, NodeId};
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobError, JobLimits, JobResult, JobStatus, Language, OUTPUT_BYTES_MAX};
-use mesh_protocol::message::{JobRequest, PeerMessage, Requester, StopReason};
+use mesh_protocol::job::{JobResult, JobStatus};
+use mesh_protocol::message::{PeerMessage, StopReason};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::receipt::{self, Lookup};
-use crate::broker::send::{held, refusal, remaining};
+use super::ended::{Ended, unproven};
+use super::execution::JobBody;
+use super::outline::Outline;
+use super::{events, outputs, usage};
+use crate::broker::receipt::Given;
 use crate::deadline::{self, Deadline};
-use crate::event::{Action, Caller, Reply};
+use crate::event::{Action, JobTicket, Reply};
 use crate::evidence::{self, Attested, Evidence};
-use crate::limits::{JOB_DEADLINE_DEFAULT_MS, OPEN_BATCH, SILENCE_MAX_MS};
-use crate::outbox::{self, Class, WithdrawOutcome};
-use crate::placement;
+use crate::limits::{JOB_EVENTS_BYTES_MAX, OPEN_BATCH, SILENCE_MAX_MS, SWEEP_BATCH};
+use crate::outbox::{Class, WithdrawOutcome};
+use crate::parts;
 use crate::store::{Record, StoreError, Table, get, scan_prefix};
-use crate::turn::{Place, Sent, Turn};
+use crate::time::NodeTime;
+use crate::turn::{Place, Turn};
 
 /// One job, at its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The language.
-    pub language: Language,
-    /// The isolation asked for.
-    pub minimum_isolation: IsolationClass,
-    /// The limits asked for.
-    pub limits: JobLimits,
+    /// What was asked for.
+    pub asked: Outline,
     /// Where it runs.
     pub node: NodeId,
-    /// Who asked.
+    /// Executors it was given to before, in vain.
+    pub tried: Vec<NodeId>,
+    /// On whose behalf: the tenant.
     pub requester: String,
+    /// Who in particular.
+    pub principal: Option<String>,
     /// Where it is.
     pub status: JobStatus,
     /// Who or what it waits for.
@@ -57,6 +60,18 @@ pub struct Job {
     pub late: Option<JobResult>,
     /// What became of the proof.
     pub attested: Attested,
+    /// The limits that were in force, as the proof says.
+    pub effective_limits: Option<Limits>,
+    /// Whether running it twice does no harm.
+    pub idempotent: bool,
+    /// The receipt of its request, which is forgotten with it.
+    pub receipt: Option<String>,
+    /// Bytes its tenant is charged for.
+    pub charged: u64,
+    /// Bytes of events that its executor told while it ran.
+    pub told_bytes: u64,
+    /// When the result is of no use any more.
+    pub deadline: NodeTime,
     /// When it was accepted.
     pub created_wall_ms: u64,
     /// When the status last changed.
@@ -65,6 +80,15 @@ pub struct Job {
 
 impl Record for Job {
     const TABLE: Table = Table::Jobs;
+    type Key = JobId;
+}
+
+/// That the end of a job is not attested yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Unattested;
+
+impl Record for Unattested {
+    const TABLE: Table = Table::Unattested;
     type Key = JobId;
 }
 
@@ -77,87 +101,11 @@ impl Record for OpenJob {
     type Key = (NodeId, JobId);
 }
 
-const fn request_message(job: JobId) -> MessageId {
+pub(super) const fn request_message(job: JobId) -> MessageId {
     MessageId::from_bytes(*job.as_bytes())
 }
 
-/// Accepts a job: placed, or refused before anything is stored.
-pub(crate) fn run(
-    turn: &mut Turn<'_, '_>,
-    caller: &Caller,
-    request: &RunRequest,
-) -> Result<Reply, StoreError> {
-    let scope = ("run", caller.name());
-    let slot = match receipt::look_up(turn, scope, request.idempotency_key.as_deref(), request)? {
-        Lookup::New(slot) => slot,
-        Lookup::Replay(given) => return replay(turn, given),
-        Lookup::Refused(error) => return Ok(Reply::Refused(error)),
-    };
-    let placed = request.spec.check().map_err(|error| invalid(&error));
-    let node = match placed.and_then(|()| placement::place(turn.site, &request.spec, request.on.as_deref())) {
-        Ok(node) => node,
-        Err(error) => return Ok(Reply::Refused(error)),
-    };
-    let random = turn.random();
-    let id = JobId::mint(turn.now.wall_ms, random);
-    let remaining_ms = remaining(request.deadline_seconds, JOB_DEADLINE_DEFAULT_MS);
-    let from = Requester { name: caller.name().to_owned() };
-    let message = PeerMessage::Job(JobRequest { job: id, from, spec: request.spec.clone(), remaining_ms });
-    let (place, held) = if node == turn.site.me {
-        (None, None)
-    } else {
-        match turn.send(node, request_message(id), Class::Request, message.clone())? {
-            Sent::Queued(place, queued) => (place, held(&turn.site.view, node, &queued)),
-            Sent::Refused(refused) => return Ok(Reply::Refused(refusal(turn, node, &refused))),
-            Sent::Here => (None, None),
-        }
-    };
-    let job = Job {
-        language: request.spec.language,
-        minimum_isolation: request.spec.minimum_isolation,
-        limits: request.spec.limits,
-        node,
-        requester: caller.name().to_owned(),
-        status: JobStatus::Queued,
-        waiting_on: held.as_ref().map(|held| format!("node {}: {}", turn.site.view.label(node), held.state)),
-        place,
-        stopping: None,
-        result: None,
-        late: None,
-        attested: Attested::Pending,
-        created_wall_ms: turn.now.wall_ms,
-        updated_wall_ms: turn.now.wall_ms,
-    };
-    turn.tx.put(&id, &job);
-    turn.tx.put(&(node, id), &OpenJob);
-    deadline::set(turn, turn.now.node.plus_ms(remaining_ms), Deadline::Job(id));
-    let node_name = turn.site.view.label(node).to_string();
-    let accepted =
-        JobReceipt { job_id: id, status: JobStatus::Queued, node, node_name, held, replayed: false };
-    receipt::keep(turn, slot, &accepted);
-    if node == turn.site.me {
-        turn.send(node, request_message(id), Class::Request, message)?;
-    }
-    Ok(Reply::Job(accepted))
-}
-
-/// The first receipt, with the status as it is now: a replay does not pretend that nothing has happened since.
-fn replay(turn: &Turn<'_, '_>, given: JobReceipt) -> Result<Reply, StoreError> {
-    let status = get::<Job>(turn.tx, &given.job_id)?.map_or(given.status, |job| job.status);
-    Ok(Reply::Job(JobReceipt { status, replayed: true, ..given }))
-}
-
-fn invalid(error: &JobError) -> ApiError {
-    let code = match error {
-        JobError::UnsupportedLanguage { .. } => "unsupported_language",
-        JobError::EmptyCode => "empty_code",
-        JobError::CodeTooLarge { .. } => "code_too_large",
-        JobError::StdinTooLarge { .. } => "stdin_too_large",
-    };
-    ApiError::new(ErrorKind::Invalid, code, error.to_string())
-}
-
-fn update(turn: &mut Turn<'_, '_>, id: JobId, job: &mut Job) {
+pub(super) fn update(turn: &mut Turn<'_, '_>, id: JobId, job: &mut Job) {
     job.updated_wall_ms = turn.now.wall_ms;
     turn.tx.put(&id, job);
     turn.actions.push(Action::JobChanged(id));
@@ -167,9 +115,28 @@ fn update(turn: &mut Turn<'_, '_>, id: JobId, job: &mut Job) {
 pub(crate) fn started(turn: &mut Turn<'_, '_>, from: NodeId, id: JobId) -> Result<(), StoreError> {
     let job = of_peer(turn, from, id)?.filter(|job| job.status == JobStatus::Queued);
     let Some(mut job) = job else { return Ok(()) };
+    usage::begun(turn, &job.requester)?;
     job.status = JobStatus::Running;
     job.waiting_on = None;
     update(turn, id, &mut job);
+    Ok(())
+}
+
+/// The executor says what the job did, as it does it.
+pub(crate) fn told(
+    turn: &mut Turn<'_, '_>,
+    from: NodeId,
+    id: JobId,
+    texts: &[String],
+) -> Result<(), StoreError> {
+    let open = |job: &Job| !job.status.is_terminal() && job.told_bytes < JOB_EVENTS_BYTES_MAX;
+    let Some(mut job) = of_peer(turn, from, id)?.filter(open) else { return Ok(()) };
+    let key = (turn.site.me, id);
+    let last = events::last(turn.tx, key)?;
+    let bytes = events::put(turn.tx, key, &events::from_peer(id, last.as_ref(), texts));
+    job.told_bytes = job.told_bytes.saturating_add(bytes);
+    turn.tx.put(&id, &job);
+    turn.actions.push(Action::JobChanged(id));
     Ok(())
 }
 
@@ -178,35 +145,128 @@ pub(crate) fn ended(
     turn: &mut Turn<'_, '_>,
     from: NodeId,
     id: JobId,
-    (result, proof): (JobResult, Vec<u8>),
+    ended: Ended,
 ) -> Result<(), StoreError> {
     let Some(mut job) = of_peer(turn, from, id)? else { return Ok(()) };
-    let result = bounded(result);
+    let ended = ended.bounded(&job.asked.outputs);
     if job.result.is_some() {
-        if job.late.is_none() && job.result.as_ref() != Some(&result) {
-            job.late = Some(result);
+        if job.late.is_none() && job.result.as_ref() != Some(&ended.result) {
+            job.late = Some(ended.result);
             update(turn, id, &mut job);
         }
         return Ok(());
     }
-    job.attested = evidence::judge(from, id, &result, &proof);
-    if !proof.is_empty() {
-        turn.tx.put(&id, &Evidence(proof));
+    // What it refused it does not attest; that it did is this node's to say.
+    let refused = ended.evidence.is_empty() && !ended.result.may_have_run;
+    if !refused {
+        keep_proof(turn, from, (id, &mut job), &ended)?;
     }
-    end(turn, id, job, result);
+    let Ended { result, outputs, .. } = ended;
+    outputs::put(turn.tx, id, outputs);
+    end(turn, id, job, result)
+}
+
+/// Judges a proof and keeps it, with what it says.
+fn keep_proof(
+    turn: &mut Turn<'_, '_>,
+    signer: NodeId,
+    (id, job): (JobId, &mut Job),
+    ended: &Ended,
+) -> Result<(), StoreError> {
+    let judged = evidence::judge(signer, id, ended);
+    let mut bytes = ended.bytes();
+    if !judged.events.is_empty() {
+        bytes = bytes.saturating_add(events::settle(turn.tx, (turn.site.me, id), &judged.events)?);
+    }
+    if !ended.evidence.is_empty() {
+        turn.tx.put(&id, &Evidence(ended.evidence.clone()));
+    }
+    usage::recharged(turn, &job.requester, (job.charged, bytes))?;
+    job.charged = bytes;
+    job.attested = judged.attested;
+    job.effective_limits = judged.effective_limits;
     Ok(())
 }
 
-fn end(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, result: JobResult) {
-    if job.attested == Attested::Pending {
-        job.attested = Attested::Missing("no executor ran it".to_owned());
+fn end(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, result: JobResult) -> Result<(), StoreError> {
+    if job.status == JobStatus::Queued {
+        usage::begun(turn, &job.requester)?;
     }
     job.status = result.status;
     job.waiting_on = None;
-    job.result = Some(result);
     turn.tx.delete::<OpenJob>(&(job.node, id));
-    deadline::retain(turn, Deadline::ForgetJob(id));
+    turn.tx.delete::<JobBody>(&(turn.site.me, id));
+    deadline::retain_job(turn, Deadline::ForgetJob(id));
+    job.result = Some(result);
+    if job.attested == Attested::Pending {
+        turn.tx.put(&id, &Unattested);
+        attest(turn, id, &job)?;
+    }
     update(turn, id, &mut job);
+    Ok(())
+}
+
+/// Has this node sign an end that it decided itself.
+fn attest(turn: &mut Turn<'_, '_>, id: JobId, job: &Job) -> Result<(), StoreError> {
+    let Some(result) = job.result.clone() else { return Ok(()) };
+    let ticket = JobTicket {
+        origin: turn.site.me,
+        job: id,
+        attempt: 0,
+        tenant: job.requester.clone(),
+        asked: job.asked.clone(),
+        created_wall_ms: job.created_wall_ms,
+        events: events::all(turn.tx, (turn.site.me, id))?,
+    };
+    turn.actions.push(Action::AttestEnd(ticket, result));
+    Ok(())
+}
+
+/// This node signed an end that it decided itself.
+pub(crate) fn attested_here(turn: &mut Turn<'_, '_>, id: JobId, proof: &[u8]) -> Result<(), StoreError> {
+    if get::<Unattested>(turn.tx, &id)?.is_none() {
+        return Ok(());
+    }
+    turn.tx.delete::<Unattested>(&id);
+    let Some(mut job) = get::<Job>(turn.tx, &id)? else { return Ok(()) };
+    let Some(result) = job.result.clone() else { return Ok(()) };
+    let ended = Ended { result, evidence: proof.to_vec(), outputs: Vec::new() };
+    keep_proof(turn, turn.site.me, (id, &mut job), &ended)?;
+    turn.tx.put(&id, &job);
+    turn.actions.push(Action::JobChanged(id));
+    Ok(())
+}
+
+/// After a restart: what was to be signed is signed now.
+pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
+    for (id, Unattested) in scan_prefix(turn.tx, &(), OPEN_BATCH)? {
+        if let Some(job) = get::<Job>(turn.tx, &id)? {
+            attest(turn, id, &job)?;
+        }
+    }
+    Ok(())
+}
+
+/// A job has been kept long enough. It is gone for everybody in this commit; what it left is removed in steps.
+pub(crate) fn forget(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreError> {
+    let Some(job) = get::<Job>(turn.tx, &id)?.filter(|job| job.status.is_terminal()) else { return Ok(()) };
+    turn.tx.delete::<Job>(&id);
+    turn.tx.delete::<Evidence>(&id);
+    turn.tx.delete::<Unattested>(&id);
+    if let Some(receipt) = &job.receipt {
+        turn.tx.delete::<Given>(receipt);
+    }
+    usage::forgotten(turn, &job.requester, job.charged)?;
+    outputs::forget(turn.tx, id)?;
+    sweep(turn, id)
+}
+
+/// Removes what a forgotten job left, a bounded number of rows at once. The reminder for the rest is durable.
+pub(crate) fn sweep(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreError> {
+    if events::forget(turn.tx, (turn.site.me, id), SWEEP_BATCH)? {
+        deadline::set(turn, turn.now.node, Deadline::SweepJob(id));
+    }
+    Ok(())
 }
 
 /// Stops a job on request: at once where nothing can have begun, otherwise by telling the executor.
@@ -240,10 +300,9 @@ fn stop(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, reason: StopReason) ->
     let node = job.node;
     if node != turn.site.me {
         let label = turn.site.view.label(node);
-        job.waiting_on = match outbox::withdraw(turn.tx, node, request_message(id))? {
+        job.waiting_on = match parts::withdraw(turn.tx, node, request_message(id))? {
             WithdrawOutcome::NeverSent => {
-                end(turn, id, job, never_ran(reason));
-                return Ok(());
+                return end(turn, id, job, never_ran(reason));
             }
             WithdrawOutcome::Offered => {
                 Some(format!("node {label}: it was sent the job and has not acknowledged it"))
@@ -265,7 +324,7 @@ fn stop(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, reason: StopReason) ->
 /// A node that has the job was silent for too long.
 pub(crate) fn silence_passed(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreError> {
     if let Some(job) = get::<Job>(turn.tx, &id)?.filter(|job| !job.status.is_terminal()) {
-        end(turn, id, job, unproven("peer_silent", true));
+        return end(turn, id, job, unproven("peer_silent", true));
     }
     Ok(())
 }
@@ -284,7 +343,7 @@ pub(crate) fn never_arrived(turn: &mut Turn<'_, '_>, message: MessageId) -> Resu
     let id = JobId::from_bytes(*message.as_bytes());
     if let Some(job) = get::<Job>(turn.tx, &id)?.filter(|job| !job.status.is_terminal()) {
         let reason = job.stopping.unwrap_or(StopReason::DeadlinePassed);
-        end(turn, id, job, never_ran(reason));
+        return end(turn, id, job, never_ran(reason));
     }
     Ok(())
 }
@@ -299,7 +358,7 @@ pub(crate) fn lost_in_gap(
     for ((_, id), OpenJob) in scan_prefix(turn.tx, &peer, OPEN_BATCH)? {
         let Some(job) = get::<Job>(turn.tx, &id)? else { continue };
         if job.place.is_some_and(|place| place.epoch == epoch && range.contains(&place.seq)) {
-            end(turn, id, job, unproven("outcome_unknown", true));
+            end(turn, id, job, unproven("outcome_unknown", true))?;
         }
     }
     Ok(())
@@ -310,8 +369,8 @@ pub(crate) fn peer_gone(turn: &mut Turn<'_, '_>, peer: NodeId) -> Result<usize, 
     let open = scan_prefix::<OpenJob>(turn.tx, &peer, OPEN_BATCH)?;
     for ((_, id), OpenJob) in &open {
         let Some(job) = get::<Job>(turn.tx, id)? else { continue };
-        let withdrawn = outbox::withdraw(turn.tx, peer, request_message(*id))?;
-        end(turn, *id, job, unproven("peer_gone", withdrawn != WithdrawOutcome::NeverSent));
+        let withdrawn = parts::withdraw(turn.tx, peer, request_message(*id))?;
+        end(turn, *id, job, unproven("peer_gone", withdrawn != WithdrawOutcome::NeverSent))?;
     }
     Ok(open.len())
 }
@@ -325,37 +384,16 @@ fn never_ran(reason: StopReason) -> JobResult {
     }
 }
 
-/// An end that no executor vouches for.
-pub(crate) fn unproven(killed_by: &str, may_have_run: bool) -> JobResult {
-    JobResult {
-        status: JobStatus::Error,
-        exit_code: None,
-        killed_by: Some(killed_by.to_owned()),
-        stdout: String::new(),
-        stderr: String::new(),
-        truncated: false,
-        duration_ms: 0,
-        isolation: None,
-        may_have_run,
+/// The executor could not put the request together: it had no effect there.
+pub(crate) fn unassembled(turn: &mut Turn<'_, '_>, from: NodeId, of: MessageId) -> Result<(), StoreError> {
+    let id = JobId::from_bytes(*of.as_bytes());
+    match of_peer(turn, from, id)?.filter(|job| !job.status.is_terminal()) {
+        Some(job) => end(turn, id, job, unproven("request_lost", false)),
+        None => Ok(()),
     }
 }
 
 /// The job, if it depends on this node: nobody else may say what became of it.
 fn of_peer(turn: &Turn<'_, '_>, from: NodeId, id: JobId) -> Result<Option<Job>, StoreError> {
     Ok(get::<Job>(turn.tx, &id)?.filter(|job| job.node == from))
-}
-
-/// A peer's result within our bounds, and terminal whatever it says.
-fn bounded(mut result: JobResult) -> JobResult {
-    for stream in [&mut result.stdout, &mut result.stderr] {
-        if stream.len() > OUTPUT_BYTES_MAX {
-            stream.truncate(stream.floor_char_boundary(OUTPUT_BYTES_MAX));
-            result.truncated = true;
-        }
-    }
-    if !result.status.is_terminal() {
-        result.status = JobStatus::Error;
-    }
-    result.killed_by = result.killed_by.map(|word| word.chars().take(80).collect());
-    result
 }

@@ -37,6 +37,8 @@ pub enum Class {
     Status,
     /// A withdrawal or a cancellation: may use room of its own beyond the limit.
     Control,
+    /// A part of a message that [`check_room`](super::check_room) found room for: taken as it is.
+    Part,
 }
 
 /// What statuses replace each other in: usually the id of a flight.

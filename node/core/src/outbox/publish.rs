@@ -125,6 +125,26 @@ pub fn publish(
     Ok(queued)
 }
 
+/// Whether a message of these bytes, parts and all, would be taken.
+///
+/// # Errors
+/// [`PublishError`] when it would not.
+pub fn check_room(
+    tx: &mut Overlay<'_>,
+    now: Now,
+    rng: &mut dyn rand::Rng,
+    peer: NodeId,
+    class: Class,
+    bytes: usize,
+) -> Result<(), PublishError> {
+    // The end of work that was accepted is never refused; its own place is given back when that is published.
+    if matches!(class, Class::Terminal { .. }) {
+        return Ok(());
+    }
+    let outbox = Outbox::load_or_begin(tx, rng, peer)?;
+    outbox.check_room(now, class, u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
 /// Reserves room for one answer of these bytes, so that [`Class::Terminal`] will not be refused. Accepting work does
 /// this in the commit that accepts it.
 ///
@@ -167,11 +187,16 @@ impl Outbox<'_, '_> {
             self.give_back(reserved);
             return Ok(());
         }
+        self.check_room(now, class, bytes)
+    }
+
+    fn check_room(&self, now: Now, class: Class, bytes: u64) -> Result<(), PublishError> {
         if let Some(reason) = self.head.blocked {
             return Err(PublishError::Blocked { peer: self.peer, reason });
         }
         let (extra_count, extra_bytes) = match class {
             Class::Control => (limits::OUTBOX_CONTROL_PARCELS, limits::OUTBOX_CONTROL_BYTES),
+            Class::Part => return Ok(()),
             Class::Request | Class::Terminal { .. } | Class::Status => (0, 0),
         };
         let fits = |count: u64, used: u64, count_max: u64, bytes_max: u64| {

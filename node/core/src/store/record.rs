@@ -64,6 +64,31 @@ pub fn scan_last<R: Record>(store: &dyn Store, limit: usize) -> Result<Vec<(R::K
     read_all(store, &Scan::prefix(&[], limit).backwards())
 }
 
+/// The records whose key begins with `prefix`, greatest first, at most `limit`.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is not readable.
+pub fn scan_last_of<R: Record>(
+    store: &dyn Store,
+    prefix: &impl Key,
+    limit: usize,
+) -> Result<Vec<(R::Key, R)>, StoreError> {
+    read_all(store, &Scan::prefix(&prefix.to_bytes(), limit).backwards())
+}
+
+/// The records whose key is less than `before`, greatest first, at most `limit`.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is not readable.
+pub fn scan_before<R: Record>(
+    store: &dyn Store,
+    before: &R::Key,
+    limit: usize,
+) -> Result<Vec<(R::Key, R)>, StoreError> {
+    let scan = Scan { to: Some(before.to_bytes()), ..Scan::prefix(&[], limit) };
+    read_all(store, &scan.backwards())
+}
+
 fn read_all<R: Record>(store: &dyn Store, scan: &Scan) -> Result<Vec<(R::Key, R)>, StoreError> {
     let typed = |(key, value): super::Row| {
         let key = R::Key::from_bytes(&key).map_err(|source| StoreError::Key { table: R::TABLE, source })?;

@@ -6,6 +6,7 @@ use mesh_node_core::broker::list;
 use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event};
 use mesh_node_core::jobs::execution::Execution;
+use mesh_node_core::jobs::submission::Submission;
 use mesh_node_core::policy::GrantChange;
 use mesh_node_core::roster::Revocations;
 use mesh_node_core::view::Contact;
@@ -96,8 +97,8 @@ fn the_work_of_a_blocked_peer_is_stopped_and_what_waits_never_begins() {
     pair.ask(A, "@echo.node:b").unwrap();
     for _ in 0..2 {
         let spec = serde_json::from_str(r#"{"language":"python","code":"print(1)"}"#).unwrap();
-        let request = RunRequest { spec, on: None, idempotency_key: None, deadline_seconds: None };
-        pair.command(A, Command::Run(Caller::Operator, request)).unwrap();
+        let submission = Submission::of(RunRequest::new(spec)).unwrap();
+        pair.command(A, Command::Run(Caller::Operator, Box::new(submission))).unwrap();
     }
     let runs = pair.starts(B);
     let a = pair.nodes[A].id;

@@ -3,6 +3,7 @@
 use mesh_node_core::event::{Action, Caller, CloseReason, Command, Event, JobTicket, Reply};
 use mesh_node_core::evidence::Attested;
 use mesh_node_core::jobs::job::Job;
+use mesh_node_core::jobs::submission::Submission;
 use mesh_node_core::limits::SILENCE_MAX_MS;
 use mesh_node_core::outbox;
 use mesh_node_core::policy::GrantChange;
@@ -10,30 +11,43 @@ use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{JobReceipt, RunRequest};
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobResult, JobStatus};
+use mesh_protocol::job::{JobResult, JobSpec, JobStatus, Language};
 use mesh_protocol::policy::Permission;
 
 use crate::pair::{A, B, Pair, executor};
 
-fn run(pair: &mut Pair, n: usize, on: Option<&str>) -> Result<JobReceipt, ApiError> {
-    let spec = serde_json::from_str(r#"{"language":"python","code":"print(1)"}"#).unwrap();
-    let request =
-        RunRequest { spec, on: on.map(str::to_owned), idempotency_key: None, deadline_seconds: Some(60) };
-    match pair.command(n, Command::Run(Caller::Operator, request))? {
+fn spec() -> JobSpec {
+    JobSpec::new(Language::Python, "print(1)")
+}
+
+pub(crate) fn submit(
+    pair: &mut Pair,
+    n: usize,
+    caller: Caller,
+    request: RunRequest,
+) -> Result<JobReceipt, ApiError> {
+    let submission = Box::new(Submission::of(request)?);
+    match pair.command(n, Command::Run(caller, submission))? {
         Reply::Job(receipt) => Ok(receipt),
         other => panic!("{other:?}"),
     }
 }
 
-fn started(pair: &mut Pair) -> JobTicket {
-    let at = pair.nodes[B].todo.iter().position(|action| matches!(action, Action::StartJob(_)));
+pub(crate) fn run(pair: &mut Pair, n: usize, on: Option<&str>) -> Result<JobReceipt, ApiError> {
+    let request =
+        RunRequest { on: on.map(str::to_owned), deadline_seconds: Some(60), ..RunRequest::new(spec()) };
+    submit(pair, n, Caller::Operator, request)
+}
+
+pub(crate) fn started(pair: &mut Pair) -> JobTicket {
+    let at = pair.nodes[B].todo.iter().position(|action| matches!(action, Action::StartJob(..)));
     match pair.nodes[B].todo.remove(at.expect("a job was started")) {
-        Action::StartJob(ticket) => ticket,
+        Action::StartJob(ticket, _) => ticket,
         other => panic!("{other:?}"),
     }
 }
 
-fn result(status: JobStatus) -> JobResult {
+pub(crate) fn result(status: JobStatus) -> JobResult {
     JobResult {
         status,
         exit_code: Some(0),
@@ -44,12 +58,20 @@ fn result(status: JobStatus) -> JobResult {
         duration_ms: 3,
         isolation: Some(IsolationClass::GvisorApplicationKernel),
         may_have_run: true,
+        violations: Vec::new(),
+        artifacts: Vec::new(),
     }
 }
 
-fn end(pair: &mut Pair, ticket: &JobTicket, status: JobStatus) {
+/// The end of a job as its sandbox reports it, with no proof.
+pub(crate) fn report(ticket: &JobTicket, result: JobResult) -> Event {
     let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
-    pair.event(B, Event::JobEnded { origin, job, attempt, result: result(status), evidence: Vec::new() });
+    let (outputs, events) = (Vec::new(), Vec::new());
+    Event::JobEnded { origin, job, attempt, result, evidence: Vec::new(), outputs, events }
+}
+
+pub(crate) fn end(pair: &mut Pair, ticket: &JobTicket, status: JobStatus) {
+    pair.event(B, report(ticket, result(status)));
 }
 
 #[test]
@@ -86,7 +108,7 @@ fn a_job_interrupted_by_a_kill_is_closed_as_error_and_never_run_again() {
     pair.restart(B);
     let closed = Action::CloseJob(ticket.clone(), CloseReason::NodeRestarted);
     assert!(pair.nodes[B].todo.contains(&closed), "{:?}", pair.nodes[B].todo);
-    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(..))));
     end(&mut pair, &ticket, JobStatus::Error);
     pair.link();
     assert_eq!(pair.row::<Job>(A, &receipt.job_id).status, JobStatus::Error);
@@ -126,7 +148,7 @@ fn jobs_wait_for_a_free_slot_in_order() {
     run(&mut pair, A, None).unwrap();
     let second = run(&mut pair, A, None).unwrap();
     let first = started(&mut pair);
-    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    assert!(!pair.nodes[B].todo.iter().any(|action| matches!(action, Action::StartJob(..))));
     end(&mut pair, &first, JobStatus::Succeeded);
     assert_eq!(started(&mut pair).job, second.job_id);
 }
@@ -137,9 +159,13 @@ fn a_proof_that_does_not_verify_marks_the_result_and_keeps_it() {
     pair.link();
     let receipt = run(&mut pair, A, None).unwrap();
     let ticket = started(&mut pair);
-    let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
-    let result = result(JobStatus::Succeeded);
-    pair.event(B, Event::JobEnded { origin, job, attempt, result, evidence: b"{}".to_vec() });
+    let event = match report(&ticket, result(JobStatus::Succeeded)) {
+        Event::JobEnded { origin, job, attempt, result, outputs, events, .. } => {
+            Event::JobEnded { origin, job, attempt, result, evidence: b"{}".to_vec(), outputs, events }
+        }
+        other => panic!("{other:?}"),
+    };
+    pair.event(B, event);
     let job: Job = pair.row(A, &receipt.job_id);
     assert!(matches!(job.attested, Attested::Unverified(_)), "{:?}", job.attested);
     assert_eq!(job.result.unwrap().stdout, "1");
@@ -171,7 +197,7 @@ fn a_job_that_waits_when_the_node_stops_runs_after_the_next_start() {
     assert_eq!(ticket.job, first.job_id);
     pair.event(B, Event::Stopping);
     end(&mut pair, &ticket, JobStatus::Error);
-    let begun = |action: &Action| matches!(action, Action::StartJob(_));
+    let begun = |action: &Action| matches!(action, Action::StartJob(..));
     assert!(!pair.nodes[B].todo.iter().any(begun), "a node that stops begins nothing");
     pair.restart(B);
     assert_eq!(started(&mut pair).job, second.job_id);
@@ -210,7 +236,7 @@ fn a_job_that_is_being_closed_is_not_begun_when_a_slot_gets_free() {
     assert_eq!(ticket.job, first.job_id);
     pair.command(B, Command::CancelJob(second.job_id)).unwrap();
     end(&mut pair, &ticket, JobStatus::Succeeded);
-    let begun = |action: &Action| matches!(action, Action::StartJob(_));
+    let begun = |action: &Action| matches!(action, Action::StartJob(..));
     assert!(!pair.nodes[B].todo.iter().any(begun), "{:?}", pair.nodes[B].todo);
 }
 
@@ -232,12 +258,12 @@ fn a_job_is_never_given_to_another_executor_because_of_time() {
     let result = ended.result.unwrap();
     assert_eq!((ended.node, result.may_have_run), (pair.nodes[B].id, true));
     assert_eq!(result.killed_by.as_deref(), Some("peer_silent"));
-    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(..))));
     // What went to the other node is the job and the word to stop it.
     let depth = outbox::depth(&pair.nodes[A].store, pair.now, pair.nodes[B].id).unwrap().unwrap();
     assert_eq!(depth.next - 1, 2);
     pair.restart(A);
-    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(_))));
+    assert!(!pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(..))));
 
     // The result that comes after all stands beside the outcome.
     end(&mut pair, &ticket, JobStatus::Succeeded);

@@ -9,6 +9,9 @@
 )]
 
 mod asks;
+mod contract;
 mod hostile;
 mod jobs;
+mod moving;
 mod pair;
+mod parts;

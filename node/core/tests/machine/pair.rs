@@ -8,17 +8,19 @@ use mesh_node_core::handler::Handler;
 use mesh_node_core::machine::Machine;
 use mesh_node_core::outbox;
 use mesh_node_core::policy::GrantChange;
-use mesh_node_core::site::{AgentSetting, Site};
+use mesh_node_core::site::{AgentSetting, JobPolicy, Site};
 use mesh_node_core::store::{OrderedStore, Overlay, Record, get, scan_last};
 use mesh_node_core::time::{NodeTime, Now};
 use mesh_node_core::view::{Contact, KnownAgent, Member, View};
 use mesh_protocol::api::ask::{AskCommand, Receipt};
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::node::ExecutorView;
-use mesh_protocol::delivery::{ToReceiver, ToSender};
+use mesh_protocol::codec::encode;
+use mesh_protocol::delivery::{Content, Parcel, ToReceiver, ToSender};
 use mesh_protocol::flight::FlightOutcome;
-use mesh_protocol::id::{FlightId, NodeId};
+use mesh_protocol::id::{FlightId, MessageId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::message::PeerMessage;
 use mesh_protocol::policy::{PermissionProfile, Trust};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -29,6 +31,7 @@ pub(crate) const B: usize = 1;
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     machine: Machine,
+    site: Site,
     pub(crate) store: OrderedStore,
     /// Everything it asked to be done and the link does not do.
     pub(crate) todo: Vec<Action>,
@@ -40,6 +43,8 @@ pub(crate) struct Pair {
     rng: ChaCha8Rng,
     linked: bool,
     sessions: u64,
+    /// How many more parcels get through, where a link breaks.
+    parcels_left: Option<usize>,
 }
 
 fn id(n: usize) -> NodeId {
@@ -50,7 +55,7 @@ pub(crate) fn executor(node: usize) -> ExecutorView {
     // Only B has a sandbox.
     let classes = if node == B { vec![IsolationClass::GvisorApplicationKernel] } else { Vec::new() };
     let languages = if node == B { vec!["python".to_owned()] } else { Vec::new() };
-    ExecutorView { classes, languages, slots: 1, running: 0, unavailable: None }
+    ExecutorView { classes, languages, slots: 1, ..ExecutorView::default() }
 }
 
 fn agents() -> BTreeMap<mesh_protocol::address::Name, AgentSetting> {
@@ -88,6 +93,11 @@ pub(crate) fn view(me: usize, other: Contact) -> Arc<View> {
     Arc::new(View { members: [A, B].map(|n| (id(n), member(n))).into(), agents: vec![agent(A), agent(B)] })
 }
 
+/// What jobs may take in tests: short queues, and two at once where a test gives room for them.
+pub(crate) fn policy() -> JobPolicy {
+    JobPolicy { tenant_queue_max: 4, queue_max: 6, ..JobPolicy::default() }
+}
+
 impl Pair {
     /// Two nodes that trust each other with everything, not linked yet.
     pub(crate) fn new() -> Self {
@@ -97,11 +107,13 @@ impl Pair {
             rng: ChaCha8Rng::seed_from_u64(7),
             linked: false,
             sessions: 1_000,
+            parcels_left: None,
         };
         for n in [A, B] {
             pair.nodes.push(Node {
                 id: id(n),
                 machine: Self::machine(n),
+                site: Self::default_site(n),
                 store: OrderedStore::default(),
                 todo: vec![],
             });
@@ -113,14 +125,30 @@ impl Pair {
     }
 
     fn machine(n: usize) -> Machine {
-        let site = Site {
+        Machine::new(Self::default_site(n))
+    }
+
+    fn default_site(n: usize) -> Site {
+        Site {
             me: id(n),
             agents: agents(),
             executor: executor(n),
             named_executors: vec!["b".into()],
+            jobs: policy(),
             view: view(n, Contact::NotNow),
-        };
-        Machine::new(site)
+        }
+    }
+
+    /// What a node is told of itself at its start; a test changes it and gives it back.
+    pub(crate) fn site(&self, n: usize) -> Site {
+        self.nodes[n].site.clone()
+    }
+
+    /// The process ends and another begins, told this; what was committed is there.
+    pub(crate) fn replace(&mut self, n: usize, site: Site) {
+        self.nodes[n].machine = Machine::new(site.clone());
+        self.nodes[n].site = site;
+        self.nodes[n].todo.clear();
     }
 
     /// One event and its commit; what the link can do is done when linked, the rest is kept in `todo`.
@@ -172,14 +200,26 @@ impl Pair {
     /// Sends what the outbox offers, from the first that is not acknowledged.
     fn stream(&mut self, n: usize) {
         let (me, to) = (self.nodes[n].id, self.nodes[1 - n].id);
-        let Some(depth) = outbox::depth(&self.nodes[n].store, self.now, to).unwrap() else { return };
-        if !depth.live {
-            return;
-        }
-        let (session, from) = (self.session(n), depth.acked + 1);
-        let parcels = outbox::next_parcels(&self.nodes[n].store, to, session, from, 100, 1 << 20).unwrap();
-        for parcel in parcels.unwrap_or_default() {
-            self.event(1 - n, Event::Delivery(me, Delivery::Parcel { session: self.session(n), parcel }));
+        let mut sent_to = 0;
+        loop {
+            let Some(depth) = outbox::depth(&self.nodes[n].store, self.now, to).unwrap() else { return };
+            let (session, from) = (self.session(n), depth.acked.max(sent_to) + 1);
+            if !depth.live || from >= depth.next {
+                return;
+            }
+            let parcels =
+                outbox::next_parcels(&self.nodes[n].store, to, session, from, 100, 1 << 20).unwrap();
+            let parcels = parcels.unwrap_or_default();
+            let Some(last) = parcels.last() else { return };
+            sent_to = last.seq;
+            for parcel in parcels {
+                match &mut self.parcels_left {
+                    Some(0) => return,
+                    Some(left) if n == A => *left -= 1,
+                    _ => {}
+                }
+                self.event(1 - n, Event::Delivery(me, Delivery::Parcel { session, parcel }));
+            }
         }
     }
 
@@ -204,6 +244,25 @@ impl Pair {
             let (peer, session) = (self.nodes[1 - n].id, self.session(n));
             self.event(n, Event::Delivery(peer, Delivery::Begin { session }));
         }
+    }
+
+    /// A link that breaks after this many parcels of A, and both notice.
+    pub(crate) fn link_for(&mut self, parcels: usize) {
+        self.parcels_left = Some(parcels);
+        self.link();
+        self.parcels_left = None;
+        self.cut();
+    }
+
+    /// A node sends the other this message, which its machine would not.
+    pub(crate) fn tell(&mut self, n: usize, message: PeerMessage) {
+        let (me, to) = (self.nodes[n].id, self.nodes[1 - n].id);
+        let depth = outbox::depth(&self.nodes[n].store, self.now, to).unwrap();
+        let seq = depth.map_or(1, |depth| depth.next);
+        let content = Content::Body(encode(&message));
+        let parcel = Parcel { seq, acked: 0, message: MessageId::from_bytes([0xee; 16]), content };
+        let session = self.session(n);
+        self.event(1 - n, Event::Delivery(me, Delivery::Parcel { session, parcel }));
     }
 
     /// The link is gone, and both notice.

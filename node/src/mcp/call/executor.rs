@@ -3,7 +3,7 @@
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{JobReceipt, JobView, RunRequest};
 use mesh_protocol::id::JobId;
-use mesh_protocol::job::JobSpec;
+use mesh_protocol::job::{JobSpec, Requirements};
 
 use super::{Answer, Call, report, stopped};
 use crate::client::ClientError;
@@ -47,14 +47,13 @@ impl Call<'_> {
             return Err(refusal.hint(format!("use one of: {}", allowed.join(", "))));
         }
         let spec = JobSpec {
-            language: run.language,
-            code: run.code,
             stdin: run.stdin,
             limits: run.limits.filled_in(),
-            minimum_isolation: policy.minimum_isolation,
+            requirements: Requirements { minimum_isolation: policy.minimum_isolation },
+            ..JobSpec::new(run.language, run.code)
         };
         spec.check().map_err(|error| arguments::wrong(error.to_string()))?;
-        Ok(RunRequest { spec, on: policy.executor.clone(), idempotency_key: None, deadline_seconds: None })
+        Ok(RunRequest { on: policy.executor.clone(), ..RunRequest::new(spec) })
     }
 
     /// The job when it has ended or the wait is over. A call that is stopped stops the job.

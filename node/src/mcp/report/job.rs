@@ -120,7 +120,7 @@ pub(crate) struct LimitsReport {
 
 impl From<JobLimits> for LimitsReport {
     fn from(limits: JobLimits) -> Self {
-        let JobLimits { wall_seconds, cpu_seconds, mem_mb, max_pids, max_file_mb } = limits;
+        let JobLimits { wall_seconds, cpu_seconds, mem_mb, max_pids, max_file_mb, allow_network: _ } = limits;
         Self { wall_seconds, cpu_seconds, mem_mb, max_pids, max_file_mb }
     }
 }

@@ -1,7 +1,5 @@
-# Says READY on descriptor 3 before any code of the job runs, gives the channel up, then becomes the job.
+# Says on 4 that the interpreter is up, waits on 3 for a job, gives both up, and becomes the job.
 import os, sys
-os.write(3, b"READY\n")
-os.close(3)
 # What a job printed is seen at once, and not lost when the job is ended.
 sys.stdout.reconfigure(line_buffering=True)
 sys.argv = ["/job/main.py"]
@@ -11,6 +9,10 @@ def hook(kind, error, trace, show=sys.__excepthook__):
     trace = trace and trace.tb_next
     show(kind, error.with_traceback(trace), trace)
 sys.excepthook = hook
+os.write(4, b".")
+os.close(4)
+os.read(3, 1)
+os.close(3)
 with open(__file__, "rb") as source:
     code = source.read()
 del hook, os, source, sys

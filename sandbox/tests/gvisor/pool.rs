@@ -1,0 +1,173 @@
+//! Sandboxes that are started before there is a job for them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, RequestedLimits};
+
+use crate::fixture::{Fixture, Log, cgroups_naming, input, open_with, processes_naming, wait_until_armed};
+
+/// A sandbox with a full pool, where there can be one.
+fn full(armed: usize, age: Duration) -> Option<Fixture> {
+    let fixture = open_with(|config| config.pool = PoolConfig { armed, age, ..PoolConfig::default() })?;
+    if !fixture.sandbox.capabilities().keeps_ready {
+        eprintln!("SKIPPED: nothing can be stopped here, so nothing is kept ready");
+        return None;
+    }
+    let kinds = fixture.sandbox.capabilities().languages.len();
+    wait_until_armed(&fixture.sandbox, armed * kinds);
+    Some(fixture)
+}
+
+/// A sandbox that had to be started takes longer than this, in milliseconds.
+const READY_MS: u64 = 50;
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_job_that_finds_a_sandbox_ready_does_not_wait_for_a_start_and_sees_no_difference() {
+    let Some(fixture) = full(1, LONG) else { return };
+    for (language, code) in [
+        (
+            Language::Python,
+            "import sys\nprint(__name__, __file__, sys.argv, sys.stdin.read(), open('input/x').read())\n\
+             print(sorted(name for name in globals() if not name.startswith('__')))\nraise ValueError('mine')",
+        ),
+        (
+            Language::Node,
+            "const fs = require('fs'); console.log(require.main === module, __filename, process.argv.slice(1),\
+             fs.readFileSync(0, 'utf8'), fs.readFileSync('input/x', 'utf8')); throw new Error('mine')",
+        ),
+        (
+            Language::Bash,
+            "read -r line; echo $0 $# ${BASH_ENV-unset} ${REPLY-unset} $BASH_SOURCE $line $(cat input/x); nonsense",
+        ),
+    ] {
+        let job =
+            Job { stdin: b"typed".to_vec(), inputs: vec![input("x", b"given")], ..Job::new(language, code) };
+        let (warm, warm_log) = fixture.run_job(&job);
+        assert!(warm.resource_usage.boot_time_ms < READY_MS, "{language} was not ready: {warm:?}");
+        // The one that was ready is used up, and the next takes longer to start than to ask for.
+        let (cold, cold_log) = fixture.run_job(&job);
+        assert!(cold.resource_usage.boot_time_ms >= READY_MS, "{language} was ready again: {cold:?}");
+        assert_eq!((warm.outcome, warm.exit_code), (cold.outcome, cold.exit_code), "{language}");
+        assert_eq!((warm_log.out(), warm_log.err()), (cold_log.out(), cold_log.err()), "{language}");
+        assert_eq!(warm.posture, cold.posture);
+    }
+}
+
+#[test]
+fn what_waits_uses_no_processor_time() {
+    let Some(fixture) = full(2, LONG) else { return };
+    let used = || -> u64 {
+        let groups = cgroups_naming(&fixture.config.instance);
+        let read = |name: &str| {
+            groups.iter().filter_map(|group| fs::read_to_string(group.join(name)).ok()).next_back()
+        };
+        let nanoseconds = read("cpuacct.usage").and_then(|text| text.trim().parse().ok());
+        let micros = || {
+            read("cpu.stat")?
+                .lines()
+                .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse::<u64>().ok())
+        };
+        nanoseconds.or_else(|| Some(micros()? * 1000)).unwrap()
+    };
+    let (before, armed) = (used(), fixture.sandbox.armed());
+    let pause = rustix::event::Timespec::try_from(Duration::from_secs(2)).unwrap();
+    rustix::event::poll(&mut [], Some(&pause)).unwrap();
+    let core = (used() - before) as f64 / 2e9;
+    assert!(core <= 0.001, "{armed} waiting sandboxes use {:.3} % of a core", core * 100.0);
+}
+
+#[test]
+fn no_sandbox_serves_two_jobs() {
+    let Some(fixture) = full(2, LONG) else { return };
+    let seen = Mutex::new(BTreeSet::new());
+    for _ in 0..5 {
+        let (report, log) = fixture.python(
+            "import os, random\nprint(os.path.exists('/tmp/mark'), hasattr(os, 'mark'), open('/proc/sys/kernel/random/boot_id').read() if os.path.exists('/proc/sys/kernel/random/boot_id') else '', random.random(), hash('x'))\n\
+             os.mark = True\nopen('/tmp/mark', 'w').write('x')",
+        );
+        assert_eq!(report.outcome, Outcome::Succeeded, "{}", log.err());
+        assert!(log.out().starts_with("False False"), "{}", log.out());
+        assert!(seen.lock().unwrap().insert(log.out().to_owned()), "chance was repeated: {}", log.out());
+    }
+}
+
+#[test]
+fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
+    let Some(fixture) = full(1, LONG) else { return };
+    let limits = RequestedLimits {
+        max_pids: Some(20),
+        max_file_mb: Some(1),
+        mem_mb: Some(32),
+        wall_seconds: Some(20),
+        ..RequestedLimits::default()
+    };
+    let code = "ulimit -u -f; ulimit -u 100 2> /dev/null && echo raised";
+    let (report, log) = fixture.run_limited(Language::Bash, code, limits);
+    assert!(report.resource_usage.boot_time_ms < READY_MS, "{report:?}");
+    assert!(log.out().contains(" 19\n") && log.out().contains(" 1024\n"), "{}", log.out());
+    assert!(!log.out().contains("raised"), "{}", log.out());
+    let bomb = "x = []\nwhile True: x.append(bytearray(1 << 20))";
+    let (report, _) = fixture.run_limited(Language::Python, bomb, limits);
+    if report.limit_enforcement.mem_mb {
+        assert_eq!(report.outcome, Outcome::OomKilled);
+        assert!(report.resource_usage.memory_peak_bytes.unwrap() <= (32 + 48) << 20, "{report:?}");
+    } else {
+        eprintln!("SKIPPED: memory is not enforced by the kernel here");
+    }
+}
+
+#[test]
+fn a_sandbox_that_died_while_it_waited_is_not_given_a_job() {
+    let Some(fixture) = full(1, LONG) else { return };
+    for pid in processes_naming(&fixture.config.home) {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
+            rustix::process::Signal::KILL,
+        );
+    }
+    for language in Language::ALL {
+        let code = match language {
+            Language::Python => "print(1)",
+            Language::Node => "console.log(1)",
+            Language::Bash => "echo 1",
+        };
+        let (report, log) = fixture.run(language, code);
+        assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "1\n"), "{language}: {report:?}");
+    }
+}
+
+#[test]
+fn what_waited_too_long_is_replaced() {
+    let Some(fixture) = full(1, Duration::from_millis(1500)) else { return };
+    let first: BTreeSet<_> = fixture.job_dirs().into_iter().collect();
+    let started = std::time::Instant::now();
+    while fixture.job_dirs().iter().any(|dir| first.contains(dir)) {
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?} still wait", fixture.job_dirs());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_job_cancelled_before_it_starts_is_not_given_to_a_waiting_sandbox() {
+    let Some(fixture) = full(1, LONG) else { return };
+    let cancel = Cancel::new().unwrap();
+    cancel.cancel();
+    let mut log = Log::default();
+    let report = fixture.sandbox.run(&Job::new(Language::Bash, "echo ran"), &cancel, &mut log).unwrap();
+    assert_eq!((report.outcome, log.ready, log.out()), (Outcome::Cancelled, 0, ""));
+    assert_eq!(report.posture, None);
+}
+
+#[test]
+fn a_closed_sandbox_leaves_nothing_of_its_pool() {
+    let Some(fixture) = full(2, LONG) else { return };
+    let (home, name) = (fixture.config.home.clone(), fixture.config.instance.clone());
+    assert!(!processes_naming(&home).is_empty());
+    drop(fixture);
+    assert!(processes_naming(&home).is_empty());
+    assert!(cgroups_naming(&name).is_empty());
+}
