@@ -7,6 +7,7 @@
 mod cgroups;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -19,11 +20,13 @@ use crate::job::Job;
 use crate::language::Language;
 use crate::launch::{Kind, Launcher};
 use crate::limits::{Bounds, LimitEnforcement, RequestedLimits};
+use crate::platform::Platform;
 use crate::pool::Pool;
 use crate::report::{JobObserver, JobReport, Stream};
 use crate::rootfs::Rootfs;
 use crate::runtime::Runtime;
 use crate::sandbox::{Sandbox, SandboxConfig, SandboxError};
+use crate::shared_kernel::{self, Filters};
 use crate::spawn::Spawner;
 
 /// A preflight's findings, and the sandbox if it may be used.
@@ -109,11 +112,37 @@ impl Preflight {
     }
 }
 
+/// Opens the strongest sandbox that proves itself; the error is that of the strongest.
 fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, SandboxError> {
-    let name = config.cgroup_name()?;
-    let runtime = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
+    let gvisor = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
         format!("{} at {}", found.version, found.path.display())
-    })?;
+    });
+    let first = gvisor.and_then(|runtime| prove(config, Platform::Gvisor(runtime), probes));
+    let Err(error) = first else { return first };
+    if config.shared_kernel
+        && let Ok(platform) = note(probes, "shared-kernel", shared_kernel(), |platform| {
+            format!("{}: weaker than gVisor, and allowed here", platform.runtime().version)
+        })
+        && let Ok(sandbox) = prove(config, platform, probes)
+    {
+        return Ok(sandbox);
+    }
+    Err(error)
+}
+
+fn shared_kernel() -> Result<Platform, SandboxError> {
+    let filters =
+        Filters::compile().map_err(SandboxError::at("compile the filters for", Path::new("bwrap")))?;
+    Ok(Platform::SharedKernel(shared_kernel::find()?, filters))
+}
+
+/// Makes everything a sandbox needs on this platform, and proves that it holds.
+fn prove(
+    config: &SandboxConfig,
+    platform: Platform,
+    probes: &mut Vec<Probe>,
+) -> Result<Sandbox, SandboxError> {
+    let name = config.cgroup_name()?;
     let rootfs = note(probes, "rootfs", Rootfs::load_or_build(&config.rootfs), |built| {
         format!("{} at {}", built.sha256, built.path.display())
     })?;
@@ -136,8 +165,8 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
     let capabilities = Capabilities {
         isolation_class: IsolationClass::None,
         languages: Vec::new(),
-        runtime_version: runtime.version.clone(),
-        runtime_sha256: runtime.sha256.clone(),
+        runtime_version: platform.runtime().version.clone(),
+        runtime_sha256: platform.runtime().sha256.clone(),
         rootfs_sha256: rootfs.sha256.clone(),
         cgroups: cgroups.kind(),
         keeps_ready: proven.freeze && config.pool.armed > 0,
@@ -145,7 +174,7 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         bounds: config.bounds,
     };
     let trees = BTreeMap::from([(None, rootfs)]);
-    let launcher = Arc::new(Launcher { home, runtime, trees, cgroups, spawner, bounds: config.bounds });
+    let launcher = Arc::new(Launcher { home, platform, trees, cgroups, spawner, bounds: config.bounds });
     let mut sandbox = Sandbox { pool: None, launcher, unfit: BTreeSet::new(), capabilities };
     prove_isolation(&mut sandbox, probes)?;
     prove_languages(&mut sandbox, probes)?;

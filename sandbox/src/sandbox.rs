@@ -38,6 +38,9 @@ pub struct SandboxConfig {
     pub bounds: Bounds,
     /// How many sandboxes are started before there is a job for them.
     pub pool: PoolConfig,
+    /// Whether jobs may run in namespaces of this machine's own kernel where gVisor does not work. Weaker: a flaw of the
+    /// kernel that a program can use is a way out.
+    pub shared_kernel: bool,
 }
 
 impl SandboxConfig {
@@ -51,6 +54,7 @@ impl SandboxConfig {
             runsc: None,
             bounds: Bounds::default(),
             pool: PoolConfig::default(),
+            shared_kernel: false,
         }
     }
 

@@ -12,4 +12,5 @@ mod lifecycle;
 mod limits;
 mod outputs;
 mod pool;
+mod shared_kernel;
 mod without_root;
