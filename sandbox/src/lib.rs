@@ -72,12 +72,12 @@ pub use language::{ENVIRONMENT, Language};
 pub use limits::{Bound, Bounds, EffectiveLimits, LimitEnforcement, RequestedLimits};
 pub use outcome::{Breach, KilledBy, Observed, Outcome};
 pub use pool::PoolConfig;
-pub use preflight::{Capabilities, LanguageSupport, Preflight, Probe};
+pub use preflight::{Capabilities, LanguageSupport, PackSupport, Preflight, Probe};
 pub use report::{
     JobObserver, JobReport, MissingOutput, MissingReason, OutputFile, Posture, ResourceUsage, Stream,
     StreamReport,
 };
-pub use rootfs::{Rootfs, RootfsError, tree_sha256};
+pub use rootfs::{Rootfs, RootfsError, RuntimePack, tree_sha256};
 pub use runtime::{OLDEST_FIT_BUILD, Runtime, RuntimeError};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 
