@@ -1,9 +1,9 @@
 //! Runs one short program in isolation, with limits enforced from outside. Knows no mesh.
 //!
 //! A [`Job`] (Python, Node.js or Bash code with its standard input and input files) runs in a gVisor sandbox of
-//! its own, without network, on a read-only root file system, as nobody, and leaves nothing behind. The answer
-//! is a [`JobReport`] that says what became of it, what it used, and how it was kept apart, each as observed
-//! and not as configured.
+//! its own, without network, on a read-only root file system, as nobody, and leaves nothing behind but the files it
+//! was asked for. The answer is a [`JobReport`] that says what became of it, what it used, and how it was kept apart,
+//! each as observed and not as configured.
 //!
 //! ```no_run
 //! use mesh_sandbox::{Cancel, Job, JobObserver, Language, Sandbox, SandboxConfig, Stream};
@@ -28,10 +28,17 @@
 //! Everything blocks and nothing here is asynchronous: asynchronous callers run [`Sandbox::run`] on a blocking
 //! thread, any number at a time. A machine without `runsc` is set up by [`setup`].
 //!
-//! The parts, in the order a job meets them: `launch` writes its files and starts `runsc`; `spawn` makes the
-//! child on a thread that lives as long as the sandbox, inside its `cgroup`; `run` watches it; `capture` reads its output;
-//! `outcome` decides what became of it; `home` remembers what a crash would leave. `rootfs` and `bundle` make
-//! what it sees, `preflight` proves that all of this works here.
+//! ```text
+//! pool ── launch ──> guest ──READY──> frozen ──┐
+//!         launch ──> guest ──READY─────────────┴──> run ──> report
+//! ```
+//!
+//! The parts, in the order a job meets them: `pool` has sandboxes that wait; `launch` starts one, on a `platform`
+//! (`gvisor` with its `bundle`, or `shared_kernel`); `spawn` makes the child on a thread that lives as long as the
+//! sandbox, inside its `cgroup`; `guest` is what was started, and `init` what runs first inside it; `run` hands the job
+//! over in the words of [`control`], listens by the rules of [`dialogue`], and watches; `capture` reads the output,
+//! `leavings` are the files; `outcome` decides what became of it; `home` remembers what a crash would leave. `rootfs`
+//! makes what the job sees, `preflight` proves that all of this works here.
 
 mod bundle;
 mod cancel;
