@@ -154,3 +154,6 @@ pub const AGENT_TIME_LIMIT_SECONDS_MAX: u32 = 24 * 60 * 60;
 
 /// Sandboxes that may run jobs at once on one node.
 pub const EXECUTOR_SLOTS_MAX: u16 = 256;
+
+/// Sandboxes of each language that may wait for jobs on one node.
+pub const EXECUTOR_READY_MAX: u16 = 256;

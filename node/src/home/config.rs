@@ -57,6 +57,8 @@ pub struct ExecutorSection {
     pub enabled: bool,
     /// Jobs at once; what the machine's size suggests when not set.
     pub slots: Option<u16>,
+    /// Sandboxes of each language that wait for jobs; two when not set, none with 0.
+    pub ready: Option<u16>,
     /// The gVisor runtime; looked up when not set.
     pub runsc: Option<PathBuf>,
     /// Isolation classes jobs may run in. gVisor's is the only one there is a sandbox of.
@@ -68,7 +70,7 @@ pub struct ExecutorSection {
 impl Default for ExecutorSection {
     fn default() -> Self {
         let allow_classes = vec![IsolationClass::GvisorApplicationKernel];
-        Self { enabled: true, slots: None, runsc: None, allow_classes, named: Vec::new() }
+        Self { enabled: true, slots: None, ready: None, runsc: None, allow_classes, named: Vec::new() }
     }
 }
 
@@ -186,6 +188,7 @@ mod tests {
             [executor]
             enabled = false
             slots = 4
+            ready = 0
             runsc = "/opt/runsc"
             allow_classes = ["gvisor-application-kernel", "linux-shared-kernel"]
             [[agent]]
@@ -204,6 +207,7 @@ mod tests {
         assert_eq!(config.node.name.unwrap().as_str(), "atlas");
         assert_eq!(config.node.advertise[0].port(), 7_370);
         assert_eq!((config.executor.slots, config.executor.allow_classes.len()), (Some(4), 2));
+        assert_eq!(config.executor.ready, Some(0));
         let agent = &config.agents[0];
         assert_eq!(
             (agent.permission, agent.advertise),
