@@ -70,6 +70,8 @@ pub struct ExecutorOptions {
     pub enabled: bool,
     /// Jobs at once; the number of processors when `None`, at least one.
     pub slots: Option<u16>,
+    /// Sandboxes of each language that wait for jobs; the sandbox's own default when `None`.
+    pub ready: Option<u16>,
     /// The `runsc` to use instead of the one on PATH.
     pub runsc: Option<PathBuf>,
     /// The key that signs evidence.

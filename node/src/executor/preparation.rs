@@ -6,7 +6,8 @@ use std::error::Error;
 use std::thread::available_parallelism;
 
 use mesh_protocol::api::node::{Check, ExecutorView};
-use mesh_sandbox::{Probe, RuntimeError, Sandbox, SandboxConfig, SandboxError};
+use mesh_sandbox::limits::ARMED_MIB;
+use mesh_sandbox::{Language, PoolConfig, Probe, RuntimeError, Sandbox, SandboxConfig, SandboxError};
 
 use super::{ExecutorOptions, ExecutorReport, translation};
 use crate::limits::EXECUTOR_SLOTS_MAX;
@@ -35,7 +36,12 @@ pub(super) fn prepare(options: &ExecutorOptions) -> (Option<Sandbox>, ExecutorRe
 
 fn config(options: &ExecutorOptions) -> SandboxConfig {
     let config = SandboxConfig::new(&options.dir, options.instance.clone());
+    let kept = PoolConfig::default();
+    let armed = options.ready.map_or(kept.armed, usize::from);
+    // Whoever asks for many pays for many.
+    let memory_mb = kept.memory_mb.max(armed as u64 * Language::ALL.len() as u64 * ARMED_MIB);
     SandboxConfig {
+        pool: PoolConfig { armed, memory_mb, ..kept },
         rootfs: options.rootfs.clone().unwrap_or(config.rootfs),
         runsc: options.runsc.clone(),
         bounds: translation::bounds(),

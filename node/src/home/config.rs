@@ -59,6 +59,8 @@ pub struct ExecutorSection {
     pub enabled: bool,
     /// Jobs at once; what the machine's size suggests when not set.
     pub slots: Option<u16>,
+    /// Sandboxes of each language that wait for jobs; two when not set, none with 0.
+    pub ready: Option<u16>,
     /// The gVisor runtime; looked up when not set.
     pub runsc: Option<PathBuf>,
     /// Isolation classes jobs may run in. gVisor's is the only one there is a sandbox of.
@@ -114,6 +116,7 @@ impl Default for ExecutorSection {
         Self {
             enabled: true,
             slots: None,
+            ready: None,
             runsc: None,
             allow_classes,
             named: Vec::new(),
@@ -242,6 +245,7 @@ mod tests {
             [executor]
             enabled = false
             slots = 4
+            ready = 0
             runsc = "/opt/runsc"
             allow_classes = ["gvisor-application-kernel", "linux-shared-kernel"]
             [[agent]]
@@ -260,6 +264,7 @@ mod tests {
         assert_eq!(config.node.name.unwrap().as_str(), "atlas");
         assert_eq!(config.node.advertise[0].port(), 7_370);
         assert_eq!((config.executor.slots, config.executor.allow_classes.len()), (Some(4), 2));
+        assert_eq!(config.executor.ready, Some(0));
         let agent = &config.agents[0];
         assert_eq!(
             (agent.permission, agent.advertise),

@@ -165,6 +165,7 @@ fn options(dir: PathBuf, section: &ExecutorSection, who: Credentials) -> Executo
         // gVisor is the one class there is: an operator who does not list it wants no jobs.
         enabled: section.enabled && section.allow_classes.contains(&IsolationClass::GvisorApplicationKernel),
         slots: section.slots,
+        ready: section.ready,
         runsc: section.runsc.clone(),
         certificate: Some(who.leaf.as_der().to_vec()),
         key: who.key,
