@@ -28,6 +28,7 @@ mod recording;
 mod translation;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -74,6 +75,10 @@ pub struct ExecutorOptions {
     pub ready: Option<u16>,
     /// The `runsc` to use instead of the one on PATH.
     pub runsc: Option<PathBuf>,
+    /// Whether jobs may run on this machine's own kernel where gVisor does not work.
+    pub shared_kernel: bool,
+    /// Root file systems that jobs may ask for, by name.
+    pub packs: BTreeMap<String, PathBuf>,
     /// The key that signs evidence.
     pub key: NodeKey,
     /// This node's mesh certificate in DER, to go with the evidence.

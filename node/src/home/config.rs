@@ -7,6 +7,7 @@ mod check;
 
 pub use check::{ConfigError, Problem};
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -63,7 +64,7 @@ pub struct ExecutorSection {
     pub ready: Option<u16>,
     /// The gVisor runtime; looked up when not set.
     pub runsc: Option<PathBuf>,
-    /// Isolation classes jobs may run in. gVisor's is the only one there is a sandbox of.
+    /// Isolation classes jobs may run in. `linux-shared-kernel` is offered only where gVisor does not work.
     pub allow_classes: Vec<IsolationClass>,
     /// Nodes, by name or id, that may run jobs this node cannot, in order of preference. Nobody else ever does.
     pub named: Vec<String>,
@@ -81,6 +82,8 @@ pub struct ExecutorSection {
     pub storage_mb: Option<u32>,
     /// Hours a job that has ended is kept; 168 when not set, and for ever when 0.
     pub retention_hours: Option<u32>,
+    /// Root file systems that jobs may ask for: a name, and a directory or an OCI image.
+    pub packs: BTreeMap<String, PathBuf>,
 }
 
 impl ExecutorSection {
@@ -127,6 +130,7 @@ impl Default for ExecutorSection {
             tenant_storage_mb: None,
             storage_mb: None,
             retention_hours: None,
+            packs: BTreeMap::new(),
         }
     }
 }

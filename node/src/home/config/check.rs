@@ -138,6 +138,7 @@ fn executor(section: &ExecutorSection) -> Option<Found> {
     let slots = section.slots.unwrap_or(1);
     let range = Problem::OutOfRange { limit: EXECUTOR_SLOTS_MAX.into() };
     let relative = section.runsc.as_ref().is_some_and(|path| !path.is_absolute());
+    let relative_pack = section.packs.values().any(|path| !path.is_absolute());
     let no_class = section.enabled && section.allow_classes.is_empty();
     let too_many_ready = section.ready.is_some_and(|ready| ready > EXECUTOR_READY_MAX);
     found("executor.slots", range, slots == 0 || slots > EXECUTOR_SLOTS_MAX)
@@ -146,6 +147,7 @@ fn executor(section: &ExecutorSection) -> Option<Found> {
             found("executor.ready", limit, too_many_ready)
         })
         .or_else(|| found("executor.runsc", Problem::NotAbsolute, relative))
+        .or_else(|| found("executor.packs", Problem::NotAbsolute, relative_pack))
         .or_else(|| found("executor.allow_classes", Problem::Empty, no_class))
 }
 
@@ -223,6 +225,8 @@ mod tests {
         let limit = EXECUTOR_READY_MAX.into();
         assert_eq!(problem("[executor]\nready = 257"), (key("executor.ready"), Problem::TooLarge { limit }));
         assert_eq!(problem("[executor]\nrunsc = \"runsc\""), (key("executor.runsc"), Problem::NotAbsolute));
+        let pack = "[executor.packs]\nscience = \"science.tar\"";
+        assert_eq!(problem(pack), (key("executor.packs"), Problem::NotAbsolute));
         assert_eq!(
             problem("[executor]\nallow_classes = []"),
             (key("executor.allow_classes"), Problem::Empty)
