@@ -139,6 +139,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Find out what is wrong, and how to mend it.
     Doctor,
+    /// Try whether this machine can run jobs; needs no node.
+    Check,
     /// Show who you are to the node.
     Whoami,
     /// Show what the node in the background wrote.

@@ -7,6 +7,7 @@ mod allow;
 mod ask;
 mod block;
 mod cancel;
+mod check;
 mod completions;
 mod demo;
 mod deny;
@@ -69,6 +70,7 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Unblock(args) => unblock::unblock(invocation, &args).await,
         Command::Revoke(args) => revoke::revoke(invocation, args).await,
         Command::Verify(args) => verify::verify(invocation, &args).await,
+        Command::Check => check::check(invocation).await,
         Command::Doctor => doctor::doctor(invocation).await,
         Command::Whoami => whoami::whoami(invocation).await,
         Command::Logs(args) => logs::logs(invocation, &args).await,

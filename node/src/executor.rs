@@ -26,6 +26,7 @@ mod receipt;
 mod record;
 mod recording;
 mod translation;
+mod trial;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ use attempt::Attempts;
 use proof::Signer;
 use pump::Pump;
 use queue::{Errand, Queue};
+pub use trial::check_machine;
 
 /// How long [`Executor::shutdown`] waits: a killed sandbox is given ten seconds, signing and committing take less.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);

@@ -48,6 +48,7 @@ fn the_first_page_shows_every_command_by_task() {
     This machine:
       demo         Show a mesh of three nodes at work, on this machine alone
       setup        Install what jobs need on this machine
+      check        Try whether this machine can run jobs; needs no node
       mcp-server   Serve the Model Context Protocol on standard input and output
       completions  Print a completion script for a shell
 

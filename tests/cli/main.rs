@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own preparation fails")]
 
 mod asking;
+mod checking;
 mod command;
 mod help;
 mod home;

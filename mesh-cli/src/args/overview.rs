@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Trust", &["allow", "deny", "block", "unblock", "revoke", "verify"]),
-    ("This machine", &["demo", "setup", "mcp-server", "completions"]),
+    ("This machine", &["demo", "setup", "check", "mcp-server", "completions"]),
 ];
 
 const EXAMPLES: [&str; 3] = [

@@ -54,7 +54,7 @@ fn config(options: &ExecutorOptions) -> SandboxConfig {
     }
 }
 
-fn pack((name, source): (&String, &PathBuf)) -> RuntimePack {
+pub(super) fn pack((name, source): (&String, &PathBuf)) -> RuntimePack {
     RuntimePack { name: name.clone(), source: source.clone() }
 }
 
@@ -85,7 +85,7 @@ fn sweep(config: &SandboxConfig) -> Option<Check> {
     })
 }
 
-fn check(probe: &Probe) -> Check {
+pub(super) fn check(probe: &Probe) -> Check {
     Check {
         name: format!("sandbox-{}", probe.name.replace(' ', "-")),
         verdict: if probe.ok { "ok" } else { "warn" }.to_owned(),
