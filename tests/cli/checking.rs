@@ -34,7 +34,7 @@ fn a_machine_without_a_runtime_is_a_negative_answer_with_a_fix() {
     let runsc = place.home().join("no-such-runsc");
     let config = format!("[executor]\nrunsc = {runsc:?}\n");
     std::fs::write(place.home().join("config.toml"), config).unwrap();
-    make_private(place.home());
+    make_private(&place.home());
     let (checks, well) = check(&place);
     assert!(!well);
     let failed: Vec<&Value> = checks.iter().filter(|check| check["verdict"] == "fail").collect();
