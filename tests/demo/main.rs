@@ -126,3 +126,33 @@ fn a_text_that_is_not_there_is_wrong_usage_and_starts_nothing() {
     assert!(output.stdout.is_empty());
     place.holds_only(&[]);
 }
+
+/// The programs of this machine in a folder of its own, without gVisor.
+fn programs_without_gvisor(place: &Place) -> std::path::PathBuf {
+    let folder = place.file("unused", "").with_file_name("programs");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["bwrap", "python3", "node", "bash"] {
+        let found =
+            ["/usr/bin", "/bin"].map(|at| Path::new(at).join(name)).into_iter().find(|path| path.exists());
+        if let Some(program) = found {
+            std::os::unix::fs::symlink(program, folder.join(name)).unwrap();
+        }
+    }
+    folder
+}
+
+#[test]
+fn without_gvisor_the_demo_allows_its_own_nodes_the_hosts_kernel_and_says_so() {
+    let place = Place::new();
+    let programs = programs_without_gvisor(&place);
+    if !programs.join("bwrap").exists() {
+        assert!(std::env::var_os("MESH_REQUIRE_SANDBOX").is_none(), "no bubblewrap on this machine");
+        eprintln!("SKIPPED: the demo in the weaker class: no bubblewrap on this machine");
+        return;
+    }
+    let output = place.program(&["demo"]).env("PATH", &programs).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("linux-shared-kernel") && said.contains("a weaker class"), "{said}");
+    assert!(said.contains("in a sandbox on nova"), "{said}");
+}

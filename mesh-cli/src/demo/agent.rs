@@ -12,7 +12,8 @@ use mesh_node::api::limits::WAIT_SECONDS_MAX;
 use mesh_node::client::{Client, ClientError};
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::id::JobId;
-use mesh_protocol::job::{JobResult, JobSpec, JobStatus, Language, STDIN_BYTES_MAX};
+use mesh_protocol::isolation::IsolationClass;
+use mesh_protocol::job::{JobResult, JobSpec, JobStatus, Language, Requirements, STDIN_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -63,10 +64,9 @@ pub(crate) async fn answer(invocation: &Invocation, args: &DemoAgentArgs) -> Res
     note_run(&args.journal).map_err(AgentError::Journal)?;
     let text = Source::Stdin.text(STDIN_BYTES_MAX).await?;
     let client = invocation.client()?;
-    let answer = if offers_sandbox(&client, &args.on).await? {
-        counted_in_sandbox(&client, &args.on, text).await?
-    } else {
-        Answer { counts: Counts::of(&text), job: None }
+    let answer = match offered(&client, &args.on).await? {
+        Some(class) => counted_in_sandbox(&client, &args.on, class, text).await?,
+        None => Answer { counts: Counts::of(&text), job: None },
     };
     invocation.printer.text(&serde_json::to_string(&answer).map_err(AgentError::Encode)?);
     Ok(Exit::Done)
@@ -77,14 +77,25 @@ fn note_run(journal: &Path) -> io::Result<()> {
     File::options().append(true).create(true).open(journal)?.write_all(b"begun\n")
 }
 
-async fn offers_sandbox(client: &Client, node: &str) -> Result<bool, ClientError> {
+/// The strongest class that a node's sandbox offers.
+async fn offered(client: &Client, node: &str) -> Result<Option<IsolationClass>, ClientError> {
     let status = client.status().await?;
     let executor = status.peers.iter().find(|peer| peer.name == node).map(|peer| &peer.executor);
-    Ok(executor.is_some_and(|executor| !executor.classes.is_empty()))
+    let classes = executor.map(|executor| executor.classes.as_slice()).unwrap_or_default();
+    let strongest = |best: IsolationClass, class: &IsolationClass| {
+        if class.satisfies(best) { *class } else { best }
+    };
+    Ok(classes.split_first().map(|(first, rest)| rest.iter().fold(*first, strongest)))
 }
 
-async fn counted_in_sandbox(client: &Client, node: &str, text: String) -> Result<Answer, Failure> {
-    let spec = JobSpec { stdin: text, ..JobSpec::new(Language::Python, COUNT) };
+async fn counted_in_sandbox(
+    client: &Client,
+    node: &str,
+    class: IsolationClass,
+    text: String,
+) -> Result<Answer, Failure> {
+    let requirements = Requirements { minimum_isolation: class };
+    let spec = JobSpec { stdin: text, requirements, ..JobSpec::new(Language::Python, COUNT) };
     let request = RunRequest { on: Some(node.to_owned()), ..RunRequest::new(spec) };
     let job = client.run(&request).await?.job_id;
     loop {

@@ -1,6 +1,7 @@
 //! The demo as a story: each step as a heading and what was found, pure.
 
 use mesh_protocol::api::job::AttestationView;
+use mesh_protocol::isolation::IsolationClass;
 
 use crate::foreign;
 use crate::measure::{bytes, count, took};
@@ -67,6 +68,11 @@ fn found(finding: &Finding, now_ms: u64) -> String {
     }
 }
 
+/// Said where gVisor does not work.
+const WEAKER: &str = "gVisor does not work on this machine, so the demo allows its own three nodes a weaker class: \
+                      namespaces, where the job speaks to this machine's own kernel. No other node offers it unless \
+                      its operator writes so; `mesh-cli setup gvisor` installs the stronger one.";
+
 fn mesh(founding: &Founding) -> String {
     let mesh = founding.mesh.map_or_else(|| "the mesh".to_owned(), |mesh| mesh.to_string());
     let mut page = format!("{mesh}, joined with {}\n", count(founding.tickets as u64, "ticket"));
@@ -84,7 +90,11 @@ fn mesh(founding: &Founding) -> String {
 
 fn seen(sight: &Sight, now_ms: u64) -> String {
     let page = render::status::status(&sight.status, now_ms);
-    format!("{page}\nnova's sandbox: {}\n", render::status::sandbox(&sight.sandbox))
+    let sandbox = render::status::sandbox(&sight.sandbox);
+    let weaker =
+        sight.sandbox.classes.first().is_some_and(|class| *class == IsolationClass::LinuxSharedKernel);
+    let note = if weaker { wrapped(WEAKER, 0) + "\n" } else { String::new() };
+    format!("{page}\nnova's sandbox: {sandbox}\n{note}")
 }
 
 fn answered(asked: &Asked) -> String {
