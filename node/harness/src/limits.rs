@@ -47,6 +47,48 @@ pub const SWEEP_FILES: usize = 4096;
 /// Size of a run file, bytes: ours have under 200.
 pub const RUN_FILE_BYTES: u64 = 1024;
 
+/// How long code that a model wrote may run when nobody says.
+pub const CODE_TIME: Duration = Duration::from_secs(60);
+
+/// What is kept of each of the two outputs of such code, bytes. The rest is read and dropped.
+pub const CODE_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
+
+/// A file that a model may read as a whole, bytes.
+pub const READ_FILE_BYTES: u64 = 64 * 1024;
+
+/// Files one listing names. More are counted as cut off.
+pub const LISTED_FILES: usize = 10_000;
+
+/// Entries one listing looks at, directories and links included.
+pub const LISTED_ENTRIES: usize = 100_000;
+
+/// How deep a listing goes.
+pub const LISTED_DEPTH: usize = 64;
+
+/// How long one request of `http_fetch` may take when the host does not say, its answer's body included.
+pub const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is kept of a body that was fetched, bytes.
+pub const FETCH_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// Redirects one fetch follows.
+pub const FETCH_REDIRECTS: usize = 5;
+
+/// Headers one fetch may send, and addresses one name may have.
+pub const FETCH_ITEMS: usize = 64;
+
+/// How long it may take to connect to a server and to learn its tools.
+pub const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// One message of a server, bytes.
+pub const SERVER_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Tools that one server may bring.
+pub const SERVER_TOOLS: usize = 1024;
+
+/// Messages of a server that wait to be read.
+pub const SERVER_QUEUE: usize = 64;
+
 /// Steps of a loop when nobody says.
 pub const DEFAULT_STEPS: u32 = 12;
 
