@@ -3,30 +3,31 @@
 //! The crate knows no mesh and no application: no nodes, no peers, no storage, no server, nothing on standard output.
 //! It does not isolate what it runs. Every seam can be used alone, and each has a default that works in this process.
 //!
-//! | module | what it holds | state |
-//! |---|---|---|
-//! | [`engine`], [`command`], [`run_file`] | the small seam for a program that reads a task, and its engine | built |
-//! | [`message`], [`usage`], [`outcome`] | what is said, used, and how a run ends | built |
-//! | [`stop`], [`log`], [`host`], [`secret`], [`limits`] | ending work early, prose, settings, hidden values, bounds | built |
-//! | [`model`] | model kinds, registry, middleware, streaming, the chat kind | built |
-//! | [`provider`] | the provider seam, options, adapters, selection | A |
-//! | [`tool`] | tools, metadata, projections, functions and models as tools | built |
-//! | [`event`], [`private`] | run events, sinks, redaction | built |
-//! | [`agent_loop`] | the loop seam, the native loop, `run_agent`, `run_conversation` | A |
-//! | [`route`], [`context`] | what serves a capability, what a run knows beforehand | built |
-//! | [`agent`] | the engine seam for whole agents, run specs, gateway, isolation; `agent/native.rs`, `agent/select.rs` | A |
-//! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | B |
-//! | [`beneath`] | files below one directory, never outside it; for `read_file` and `list_files` too | built |
-//! | [`environment`] | run environments: materialize, restore, compile | A |
-//! | [`capability`] | the capability surface: guards, `write_file` | A; `capability/server.rs` (loopback MCP) B |
-//! | `primitive.rs` and below | `run_code` (a trait `CodeRunner` behind it), `read_file`, `list_files`, `http_fetch` | B |
-//! | [`connector`] | configuration built; `connector/mcp.rs`, `connector/sse.rs` | B |
+//! | module | what it holds |
+//! |---|---|
+//! | [`engine`], [`command`], [`run_file`] | the small seam for a program that reads a task, and its engine |
+//! | [`message`], [`usage`], [`outcome`] | what is said, used, and how a run ends |
+//! | [`stop`], [`log`], [`host`], [`secret`], [`limits`] | ending work early, prose, settings, hidden values, bounds |
+//! | [`model`] | model kinds, registry, middleware, streaming, the chat kind |
+//! | [`provider`] | the provider seam, options, adapters, selection, retries |
+//! | [`tool`] | tools, metadata, projections, functions and models as tools |
+//! | [`event`], [`private`] | run events, sinks, redaction |
+//! | [`agent_loop`] | the loop seam, the native loop, [`run_agent`](agent_loop::run_agent) and [`run_conversation`](agent_loop::run_conversation) |
+//! | [`route`], [`context`] | what serves a capability, what a run knows beforehand |
+//! | [`agent`] | the engine seam for whole agents, run specs, the native engine, gateway, isolation |
+//! | [`environment`] | run environments: materialize, restore, compile |
+//! | [`beneath`] | files below one directory, never outside it |
+//! | [`capability`] | the capability surface: guards, `write_file` |
+//! | [`connector`] | how servers with tools are configured |
 //!
-//! A and B are the two who work on it; the table becomes a plain map when both are done. Where they meet: the native
-//! engine will call `primitive::primitive_tools(&PrimitiveOptions) -> Vec<SharedTool>` and
-//! `connector::connector_tools(&[ConnectorConfig], &ConnectorOptions) -> Result<ConnectedTools, ConnectorError>`
-//! (tools, and a `close` that is called however the run ends), and `agent/select.rs` makes engines by name. Rules that
-//! engines share (isolation gate, vm rules, gateway, the compiled environment) are A's; B calls them.
+//! Still to come, and where it joins what is here:
+//!
+//! | file | what | joins |
+//! |---|---|---|
+//! | `primitive.rs` and below | `run_code` (behind a trait `CodeRunner`), `read_file`, `list_files`, `http_fetch` | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::primitives`](agent::EngineSelection); paths by [`beneath`] |
+//! | `connector/mcp.rs`, `connector/sse.rs` | clients of MCP | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::connectors`](agent::EngineSelection) |
+//! | `capability/server.rs` | the surface over loopback MCP, the standard-input contract, emissions | [`CapabilityTools`](capability::CapabilityTools) |
+//! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | names in `agent/selection.rs`; `check_isolation` and `check_credentials` of `agent/rules.rs`; [`compile_environment`](environment::compile_environment); the process groups of [`command`] |
 //!
 //! The small seam:
 //!

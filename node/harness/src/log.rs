@@ -4,6 +4,7 @@
 //! writes to a terminal or a file: the caller decides where lines go.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 type Line = Arc<dyn Fn(&str) + Send + Sync>;
@@ -15,7 +16,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Hands every line to `line`, which must not panic or block.
+    /// Hands every line to `line`, which must not block. If it panics, the line is lost and the run goes on.
     #[must_use]
     pub fn new(line: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { line: Some(Arc::new(line)) }
@@ -30,7 +31,8 @@ impl Log {
     /// Writes one line.
     pub fn line(&self, text: &str) {
         if let Some(line) = &self.line {
-            line(text);
+            // A run does not fail because of its log, and there is nobody else to tell.
+            let _lost = catch_unwind(AssertUnwindSafe(|| line(text)));
         }
     }
 }

@@ -8,7 +8,10 @@
 //! closed however the run ends; a private run is asked of a local server or not at all.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+
+use futures_util::FutureExt as _;
 
 use super::{
     AgentEngine, EngineContext, EngineError, EngineResult, EngineRun, EngineSelection, OpenTools, Refusal,
@@ -98,12 +101,12 @@ impl NativeEngine {
             return Ok(not_started(reason));
         }
         let mut open = Vec::new();
-        let ended = self.set_up_and_loop(spec, context, &mut open).await;
+        let ended = AssertUnwindSafe(self.set_up_and_loop(spec, context, &mut open)).catch_unwind().await;
         for tools in open {
             // A server that does not let itself be closed does not keep the result.
             let _too_late = tokio::time::timeout(STOP_GRACE, tools.close()).await;
         }
-        ended
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     async fn set_up_and_loop(

@@ -21,7 +21,7 @@ pub trait ToolSource: Send + Sync {
     fn open<'a>(&'a self, spec: &'a RunSpec, stop: &'a Stop) -> BoxFuture<'a, Result<OpenTools, BoxError>>;
 }
 
-/// The tools of a source, open until [`close`](Self::close).
+/// The tools of a source, open until [`close`](Self::close). Dropping them ends what they hold as well, without asking it.
 #[derive(Default)]
 pub struct OpenTools {
     /// The tools.

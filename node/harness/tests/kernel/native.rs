@@ -236,6 +236,39 @@ async fn what_was_opened_is_closed_once_however_the_run_ends() {
 }
 
 #[tokio::test]
+async fn what_was_opened_is_closed_when_the_loop_panics() {
+    let (primitives, connectors) = (brings("a"), brings("b"));
+    let broken: Arc<dyn Loop> = Arc::new(Ends(|| panic!("a broken loop")));
+    let engine = NativeEngine::new(parts(broken, &primitives, &connectors));
+    let run = tokio::spawn(async move { engine.run(&spec(), EngineContext::default()).await });
+    assert!(run.await.is_err_and(|error| error.is_panic()), "the panic goes on");
+    assert_eq!(primitives.closed.load(Ordering::SeqCst), 1);
+    assert_eq!(connectors.closed.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_log_that_panics_changes_nothing() -> anyhow::Result<()> {
+    let mut parts = parts(Arc::new(Shows::default()), &brings("a"), &brings("b"));
+    parts.context_providers = vec![Arc::new(Forgets)];
+    let log = mesh_harness::log::Log::new(|_| panic!("a broken log"));
+    let context = EngineContext { log, ..EngineContext::default() };
+    assert_eq!(NativeEngine::new(parts).run(&spec(), context).await?.text, "shown");
+    Ok(())
+}
+
+struct Forgets;
+
+impl ContextProvider for Forgets {
+    fn name(&self) -> &'static str {
+        "forgets"
+    }
+
+    fn assemble<'a>(&'a self, _: &'a RunSpec) -> BoxFuture<'a, Result<Vec<ContextFragment>, BoxError>> {
+        Box::pin(async { Err("what was it?".into()) })
+    }
+}
+
+#[tokio::test]
 async fn a_stop_before_the_start_sets_nothing_up_and_emits_nothing() -> anyhow::Result<()> {
     let (primitives, connectors) = (brings("a"), brings("b"));
     let engine = NativeEngine::new(parts(Arc::new(Shows::default()), &primitives, &connectors));

@@ -91,7 +91,7 @@ fn absent_metadata_claims_nothing() {
     let tools = [
         tool("plain", ToolMetadata::default()),
         tool("safe", ToolMetadata { replay: Some(Replay::Safe), ..ToolMetadata::default() }),
-        tool("unsafe", ToolMetadata { replay: Some(Replay::Unsafe), ..ToolMetadata::default() }),
+        tool("risky", ToolMetadata { replay: Some(Replay::Unsafe), ..ToolMetadata::default() }),
         tool("asks", ToolMetadata { requires_confirmation: Some(true), ..ToolMetadata::default() }),
         tool("add", undo(Some(true), "plain")),
         tool("add_for_good", undo(Some(false), "plain")),
