@@ -89,6 +89,30 @@ pub const SERVER_TOOLS: usize = 1024;
 /// Messages of a server that wait to be read.
 pub const SERVER_QUEUE: usize = 64;
 
+/// One line of a program that does a run, bytes. A longer one is left out.
+pub const AGENT_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The answer of such a program, bytes. More is cut.
+pub const AGENT_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long such a program may take to be ready: to answer a first request, and to say that it has its tools.
+pub const AGENT_READY_TIME: Duration = Duration::from_secs(60);
+
+/// How long it may take to end its turn when it is asked to.
+pub const AGENT_CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// How long it may take to end by itself when it has answered.
+pub const AGENT_END_TIME: Duration = Duration::from_secs(5);
+
+/// Calls of capabilities of one run at once.
+pub const SURFACE_CALLS: usize = 64;
+
+/// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
+pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;
+
+/// The token of a capability surface, bytes.
+pub const SURFACE_TOKEN_BYTES: usize = 32;
+
 /// Steps of a loop when nobody says.
 pub const DEFAULT_STEPS: u32 = 12;
 
