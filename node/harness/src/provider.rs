@@ -4,6 +4,7 @@
 //! It checks the options before it sends anything. Which provider a run gets is decided by selection, which fails
 //! instead of taking another one. Keys are in no error.
 
+mod adapter;
 mod anthropic;
 mod mock;
 mod openai;

@@ -150,7 +150,8 @@ pub struct RunContext {
     pub host: HostEnv,
 }
 
-/// Runs a loop between `run.started` and `run.finished`, whichever loop it is and however it ends, also in a panic.
+/// Runs a loop between `run.started` and `run.finished`, whichever loop it is and however it ends, also in a panic
+/// or because it is dropped.
 ///
 /// # Errors
 /// What the loop failed with, unchanged.
@@ -173,8 +174,9 @@ pub async fn run_with_events(
         run_id: context.run_id,
         host: context.host,
     };
+    let open = Open { events: Some(events) };
     let ended = AssertUnwindSafe(async { control.run(request, &context).await }).catch_unwind().await;
-    events.bookend(match &ended {
+    open.close(match &ended {
         Ok(Ok(result)) => Bookend::Finished {
             outcome: result.outcome,
             steps: Some(result.steps),
@@ -187,6 +189,28 @@ pub async fn run_with_events(
     match ended {
         Ok(ended) => ended,
         Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// A stream of events that has begun. One that is dropped is closed too, so that a run nobody waits for any more is not
+/// taken for one under way.
+struct Open<'a> {
+    events: Option<&'a RunEvents>,
+}
+
+impl Open<'_> {
+    fn close(mut self, last: Bookend) {
+        if let Some(events) = self.events.take() {
+            events.bookend(last);
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if let Some(events) = self.events.take() {
+            events.bookend(failed(Outcome::Canceled, "the run was dropped by its caller".into()));
+        }
     }
 }
 

@@ -4,13 +4,12 @@ mod request;
 mod response;
 mod stream;
 
+use futures_util::future::BoxFuture;
 use url::Url;
 
-use super::wire::Wire;
-use super::{
-    ConverseOptions, ConverseRequest, ConverseResult, Conversing, Provider, ProviderError,
-    ProviderOptionsError,
-};
+use super::adapter::{Adapter, Dialect};
+use super::wire::{Events, Wire};
+use super::{ConverseRequest, ConverseResult, ProviderError, ProviderOptionsError};
 use crate::host::HostEnv;
 use crate::model::StreamSink;
 use crate::secret::Secret;
@@ -28,22 +27,37 @@ const INPUT_TEXT: &str = "anthropic_input";
 /// Speaks to Anthropic.
 #[derive(Debug)]
 pub(super) struct Anthropic {
-    wire: Wire,
     model: String,
 }
 
 impl Anthropic {
-    pub(super) fn new(base: Url, key: Secret, model: String, host: HostEnv) -> Result<Self, ProviderError> {
-        let wire = Wire::new(NAME, &base, "/v1/messages", Some(key.clone()), host)?
+    /// An adapter that asks this model.
+    pub(super) fn adapter(
+        base: &Url,
+        key: Secret,
+        model: String,
+        host: HostEnv,
+    ) -> Result<Adapter<Self>, ProviderError> {
+        let wire = Wire::new(NAME, base, "/v1/messages", Some(key.clone()), host)
             .with_header("x-api-key", key.expose())?
             .with_header("anthropic-version", VERSION)?;
-        Ok(Self { wire, model })
+        Ok(Adapter { dialect: Self { model }, wire })
+    }
+}
+
+impl Dialect for Anthropic {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    fn body(&self, request: &ConverseRequest, stream: bool) -> Result<Vec<u8>, ProviderError> {
+    fn body(
+        &self,
+        request: &ConverseRequest,
+        max_tokens: u64,
+        stream: bool,
+    ) -> Result<Vec<u8>, ProviderError> {
         let cannot = |option, why| ProviderOptionsError { provider: NAME.into(), option, why };
         let options = &request.options;
-        options.check(NAME)?;
         if options.response_format.is_some() {
             return Err(cannot("response_format", "its API has no such field").into());
         }
@@ -53,55 +67,20 @@ impl Anthropic {
         if options.prompt_cache.as_ref().is_some_and(|cache| cache.key.is_some()) {
             return Err(cannot("prompt_cache.key", "its cache has no keys").into());
         }
-        let body = Body::of(request, &self.model, self.wire.max_tokens(options.max_tokens), stream);
+        let body = Body::of(request, &self.model, max_tokens, stream);
         serde_json::to_vec(&body).map_err(|error| ProviderError::Other(error.into()))
     }
 
-    async fn ask(
-        &self,
-        request: &ConverseRequest,
-        options: &ConverseOptions,
-    ) -> Result<ConverseResult, ProviderError> {
-        let body = self.body(request, false)?;
-        let answer = self.wire.ask(body, request.options.max_retries, &options.stop).await?;
-        response::read(&answer, &self.wire)
+    fn read(&self, answer: &[u8], wire: &Wire) -> Result<ConverseResult, ProviderError> {
+        response::read(answer, wire)
     }
 
-    async fn ask_streaming(
-        &self,
-        request: &ConverseRequest,
-        sink: &dyn StreamSink,
-        options: &ConverseOptions,
-    ) -> Result<ConverseResult, ProviderError> {
-        let body = self.body(request, true)?;
-        let events = self.wire.ask_for_events(body, request.options.max_retries, &options.stop).await?;
-        stream::read(events, sink, &self.wire).await
-    }
-}
-
-impl Provider for Anthropic {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn reports_usage(&self) -> bool {
-        true
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn converse<'a>(&'a self, request: &'a ConverseRequest, options: &'a ConverseOptions) -> Conversing<'a> {
-        Box::pin(self.ask(request, options))
-    }
-
-    fn converse_streaming<'a>(
+    fn read_events<'a>(
         &'a self,
-        request: &'a ConverseRequest,
+        events: Events,
         sink: &'a dyn StreamSink,
-        options: &'a ConverseOptions,
-    ) -> Conversing<'a> {
-        Box::pin(self.ask_streaming(request, sink, options))
+        wire: &'a Wire,
+    ) -> BoxFuture<'a, Result<ConverseResult, ProviderError>> {
+        Box::pin(stream::read(events, sink, wire))
     }
 }

@@ -7,13 +7,12 @@ mod request;
 mod response;
 mod stream;
 
+use futures_util::future::BoxFuture;
 use url::Url;
 
-use super::wire::Wire;
-use super::{
-    ConverseOptions, ConverseRequest, ConverseResult, Conversing, Provider, ProviderError,
-    ProviderOptionsError,
-};
+use super::adapter::{Adapter, Dialect};
+use super::wire::{Events, Wire};
+use super::{ConverseRequest, ConverseResult, ProviderError, ProviderOptionsError};
 use crate::host::HostEnv;
 use crate::model::StreamSink;
 use crate::secret::Secret;
@@ -57,19 +56,19 @@ impl Flavor {
 #[derive(Debug)]
 pub(super) struct OpenAi {
     flavor: Flavor,
-    wire: Wire,
     model: String,
 }
 
 impl OpenAi {
-    pub(super) fn new(
+    /// An adapter that asks this model.
+    pub(super) fn adapter(
         flavor: Flavor,
-        base: Url,
+        base: &Url,
         key: Option<Secret>,
         model: String,
         host: HostEnv,
-    ) -> Result<Self, ProviderError> {
-        let mut wire = Wire::new(flavor.name(), &base, "/chat/completions", key.clone(), host)?;
+    ) -> Result<Adapter<Self>, ProviderError> {
+        let mut wire = Wire::new(flavor.name(), base, "/chat/completions", key.clone(), host);
         if let Some(key) = key {
             wire = wire.with_header("authorization", &format!("Bearer {}", key.expose()))?;
         }
@@ -80,72 +79,43 @@ impl OpenAi {
                 }
             }
         }
-        Ok(Self { flavor, wire, model })
-    }
-
-    fn body(&self, request: &ConverseRequest, stream: bool) -> Result<Vec<u8>, ProviderError> {
-        let provider = self.flavor.name();
-        let cannot = |option, why| ProviderOptionsError { provider: provider.into(), option, why };
-        let options = &request.options;
-        options.check(provider)?;
-        if options.openrouter.is_some() && !self.flavor.is_openrouter() {
-            return Err(cannot("openrouter", "only OpenRouter knows these fields").into());
-        }
-        if self.flavor.is_openrouter()
-            && options.prompt_cache.as_ref().is_some_and(|cache| cache.key.is_some())
-        {
-            return Err(cannot("prompt_cache.key", "its caches have no keys").into());
-        }
-        let max_tokens = self.wire.max_tokens(options.max_tokens);
-        let body = Body::of(request, &self.flavor, &self.model, max_tokens, stream);
-        serde_json::to_vec(&body).map_err(|error| ProviderError::Other(error.into()))
-    }
-
-    async fn ask(
-        &self,
-        request: &ConverseRequest,
-        options: &ConverseOptions,
-    ) -> Result<ConverseResult, ProviderError> {
-        let body = self.body(request, false)?;
-        let answer = self.wire.ask(body, request.options.max_retries, &options.stop).await?;
-        response::read(&answer, &self.wire)
-    }
-
-    async fn ask_streaming(
-        &self,
-        request: &ConverseRequest,
-        sink: &dyn StreamSink,
-        options: &ConverseOptions,
-    ) -> Result<ConverseResult, ProviderError> {
-        let body = self.body(request, true)?;
-        let events = self.wire.ask_for_events(body, request.options.max_retries, &options.stop).await?;
-        stream::read(events, sink, &self.wire).await
+        Ok(Adapter { dialect: Self { flavor, model }, wire })
     }
 }
 
-impl Provider for OpenAi {
+impl Dialect for OpenAi {
     fn name(&self) -> &'static str {
         self.flavor.name()
     }
 
-    fn reports_usage(&self) -> bool {
-        true
+    fn body(
+        &self,
+        request: &ConverseRequest,
+        max_tokens: u64,
+        stream: bool,
+    ) -> Result<Vec<u8>, ProviderError> {
+        let cannot = |option, why| ProviderOptionsError { provider: self.flavor.name().into(), option, why };
+        let (options, is_openrouter) = (&request.options, self.flavor.is_openrouter());
+        if options.openrouter.is_some() && !is_openrouter {
+            return Err(cannot("openrouter", "only OpenRouter knows these fields").into());
+        }
+        if is_openrouter && options.prompt_cache.as_ref().is_some_and(|cache| cache.key.is_some()) {
+            return Err(cannot("prompt_cache.key", "its caches have no keys").into());
+        }
+        let body = Body::of(request, &self.flavor, &self.model, max_tokens, stream);
+        serde_json::to_vec(&body).map_err(|error| ProviderError::Other(error.into()))
     }
 
-    fn streams(&self) -> bool {
-        true
+    fn read(&self, answer: &[u8], wire: &Wire) -> Result<ConverseResult, ProviderError> {
+        response::read(answer, wire)
     }
 
-    fn converse<'a>(&'a self, request: &'a ConverseRequest, options: &'a ConverseOptions) -> Conversing<'a> {
-        Box::pin(self.ask(request, options))
-    }
-
-    fn converse_streaming<'a>(
+    fn read_events<'a>(
         &'a self,
-        request: &'a ConverseRequest,
+        events: Events,
         sink: &'a dyn StreamSink,
-        options: &'a ConverseOptions,
-    ) -> Conversing<'a> {
-        Box::pin(self.ask_streaming(request, sink, options))
+        wire: &'a Wire,
+    ) -> BoxFuture<'a, Result<ConverseResult, ProviderError>> {
+        Box::pin(stream::read(events, sink, wire))
     }
 }

@@ -230,14 +230,14 @@ pub fn select_provider(
     Ok(match decide(selection, host)? {
         Decided::Mock => Arc::new(MockProvider::new(selection, host)),
         Decided::Local { key, base, model } => {
-            Arc::new(OpenAi::new(Flavor::Local, base, key, model, host.clone())?)
+            Arc::new(OpenAi::adapter(Flavor::Local, &base, key, model, host.clone())?)
         }
         Decided::Cloud { cloud, key, base, model } => match cloud.name {
-            "anthropic" => Arc::new(Anthropic::new(base, key, model, host.clone())?),
-            "openai" => Arc::new(OpenAi::new(Flavor::OpenAi, base, Some(key), model, host.clone())?),
+            "anthropic" => Arc::new(Anthropic::adapter(&base, key, model, host.clone())?),
+            "openai" => Arc::new(OpenAi::adapter(Flavor::OpenAi, &base, Some(key), model, host.clone())?),
             _ => {
                 let flavor = Flavor::OpenRouter(selection.attribution.clone());
-                Arc::new(OpenAi::new(flavor, base, Some(key), model, host.clone())?)
+                Arc::new(OpenAi::adapter(flavor, &base, Some(key), model, host.clone())?)
             }
         },
     })

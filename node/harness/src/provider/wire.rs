@@ -1,7 +1,7 @@
 //! Sending one request to a provider: time limit, repeats, a bounded answer, and errors that show no key.
 //!
 //! A stop ends it in whatever it does, also while it waits to ask again. Redirects are not followed: they would carry
-//! the key elsewhere.
+//! the key elsewhere. The host's proxy is used for HTTPS only, where it cannot read along.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -31,7 +31,7 @@ pub(super) struct Wire {
     url: Url,
     headers: HeaderMap,
     key: Option<Secret>,
-    pub(super) host: HostEnv,
+    host: HostEnv,
 }
 
 /// How often to ask and how long to wait.
@@ -48,11 +48,11 @@ impl Wire {
         path: &str,
         key: Option<Secret>,
         host: HostEnv,
-    ) -> Result<Self, ProviderError> {
+    ) -> Self {
         let mut url = base.clone();
         url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        Ok(Self { provider, client: OnceLock::new(), url, headers, key, host })
+        Self { provider, client: OnceLock::new(), url, headers, key, host }
     }
 
     /// The same, with a header on every request; it is not shown.
@@ -69,7 +69,8 @@ impl Wire {
 
     /// Tokens an answer may have, if the options do not say.
     pub(super) fn max_tokens(&self, asked: Option<u64>) -> u64 {
-        asked.or_else(|| self.host.number("RUNNER_MAX_TOKENS")).unwrap_or(PROVIDER_MAX_TOKENS)
+        let configured = || self.host.number("RUNNER_MAX_TOKENS").filter(|tokens| *tokens > 0);
+        asked.or_else(configured).unwrap_or(PROVIDER_MAX_TOKENS)
     }
 
     /// Asks, and returns the whole answer.
@@ -144,9 +145,10 @@ impl Wire {
     fn patience(&self, max_retries: Option<u32>) -> Patience {
         let configured =
             || self.host.number("RUNNER_PROVIDER_MAX_RETRIES").and_then(|n| u32::try_from(n).ok());
+        let limit = self.host.millis("RUNNER_PROVIDER_TIMEOUT_MS").filter(|limit| !limit.is_zero());
         Patience {
             repeats: max_retries.or_else(configured).unwrap_or(PROVIDER_RETRIES),
-            limit: self.host.millis("RUNNER_PROVIDER_TIMEOUT_MS").unwrap_or(PROVIDER_TIMEOUT),
+            limit: limit.unwrap_or(PROVIDER_TIMEOUT),
         }
     }
 
@@ -189,8 +191,8 @@ impl Wire {
         }
         let mut builder = Client::builder().redirect(redirect::Policy::none());
         if self.url.scheme() == "http" {
-            // Redirects are not followed, so there will be no TLS.
-            builder = builder.tls_certs_only([]);
+            // A proxy would read the key and the prompt. Redirects are not followed, so there will be no TLS either.
+            builder = builder.no_proxy().tls_certs_only([]);
         }
         let client = builder.build().map_err(|error| connection(self.provider, error))?;
         Ok(self.client.get_or_init(|| client))
@@ -241,6 +243,15 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// Events with these data.
+    #[cfg(test)]
+    pub(super) fn of(data: impl IntoIterator<Item = String>) -> Self {
+        let event = |data| Ok(Event { data, ..Event::default() });
+        let data: Vec<String> = data.into_iter().collect();
+        let inner = futures_util::stream::iter(data.into_iter().map(event)).boxed();
+        Self { provider: "test", inner, limit: PROVIDER_TIMEOUT, stop: Stop::new() }
+    }
+
     /// The next one; None at the end. Waits no longer than a request may take.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
         let (provider, limit) = (|| self.provider.to_owned(), self.limit);

@@ -77,8 +77,10 @@ fn a_tree_is_the_same_after_an_environment_was_in_it() -> anyhow::Result<()> {
     assert_eq!(read(".agents/skills/tables/examples/one.md")?, "| a |\n");
     assert_eq!(std::fs::read(dir.path().join("input/data.bin"))?, [0, 159, 146, 150]);
 
+    let open_to_all = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(dir.path().join("AGENTS.md"), open_to_all)?;
     assert!(environment.restore()?.kept.is_empty());
-    assert_eq!(snapshot(dir.path()), before);
+    assert_eq!(snapshot(dir.path()), before, "its permissions too");
     assert!(environment.restore()?.kept.is_empty(), "a second time does nothing");
     assert_eq!(snapshot(dir.path()), before);
     Ok(())

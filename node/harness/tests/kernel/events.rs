@@ -226,3 +226,17 @@ async fn a_run_that_nobody_watches_counts_all_the_same() -> anyhow::Result<()> {
     assert_eq!(result.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [0, 1, 2]);
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_its_caller_drops_has_ended() {
+    let never = tool_fn(spec("never"), |_, _| async {
+        std::future::pending::<()>().await;
+        Ok("never")
+    });
+    let (run, events) = run(&script([calling("a", "never")]), [Arc::new(never) as SharedTool]);
+    let limit = std::time::Duration::from_secs(1);
+    assert!(tokio::time::timeout(limit, run_agent(run, "go")).await.is_err());
+    assert_eq!(events.names(), ["run.started", "model.turn", "tool.called", "run.finished"]);
+    let last = serde_json::to_value(events.all().last()).expect("an event");
+    assert_eq!((&last["outcome"], last.get("steps")), (&json!("canceled"), None));
+}

@@ -244,3 +244,22 @@ async fn a_loop_of_ones_own_decides_and_still_is_visibly_a_run() -> anyhow::Resu
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_run_without_steps_is_only_a_summary() -> anyhow::Result<()> {
+    let provider = script([ScriptedTurn::text("nothing was done")]);
+    let (run, events) = run(&provider, [answering("look", "x").0]);
+    let result = run_conversation(run.with_max_steps(0), vec![AgentMessage::user("go")]).await?;
+    assert_eq!((result.steps, result.text.as_str()), (0, "nothing was done"));
+    assert_eq!(events.names(), ["run.started", "run.budget_exhausted", "model.turn", "run.finished"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn tools_a_summary_asks_for_are_left_out() -> anyhow::Result<()> {
+    let provider = script([calling("a", "look"), calling("b", "look").saying("in short")]);
+    let (run, _) = run(&provider, [answering("look", "x").0]);
+    let result = run_conversation(run.with_max_steps(1), vec![AgentMessage::user("go")]).await?;
+    assert_eq!(result.messages.last(), Some(&AgentMessage::assistant("in short")));
+    Ok(())
+}

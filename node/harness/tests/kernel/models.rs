@@ -16,7 +16,7 @@ use mesh_harness::provider::{ConverseRequest, ScriptedProvider, ScriptedTurn};
 use mesh_harness::stop::Stop;
 use serde_json::json;
 
-use crate::stand_ins::{locked, script, spec};
+use crate::stand_ins::{Heard, locked, script, spec};
 
 /// A kind that the kernel has never heard of.
 struct Doubler {
@@ -248,26 +248,11 @@ async fn streaming_that_is_declared_and_not_there_is_an_error_and_not_imitated()
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl StreamSink for Heard {
-    fn call_started(&self, id: &str, name: &str) {
-        locked(&self.0).push(format!("start {id} {name}"));
-    }
-    fn call_delta(&self, _id: &str, fragment: &str) {
-        locked(&self.0).push(format!("delta {fragment}"));
-    }
-    fn call_complete(&self, _id: &str, _name: &str, arguments: &str) {
-        locked(&self.0).push(format!("complete {arguments}"));
-    }
-}
-
 #[test]
 fn a_call_that_came_whole_is_told_in_three_parts() {
     let heard = Heard::default();
     emit_whole_call(&heard, "c", "look", &json!({"q": 1}));
-    let heard = heard.0.into_inner().expect("not poisoned");
+    let heard = heard.all();
     assert_eq!(heard, ["start c look", r#"delta {"q":1}"#, r#"complete {"q":1}"#]);
 }
 

@@ -8,6 +8,7 @@ use mesh_harness::agent_loop::AgentRun;
 use mesh_harness::event::{RecordedEvents, record_run_events};
 use mesh_harness::host::HostEnv;
 use mesh_harness::message::{AgentMessage, JsonObject, ToolCall, ToolResult, ToolSpec};
+use mesh_harness::model::StreamSink;
 use mesh_harness::provider::{Script, ScriptedProvider, ScriptedTurn};
 use mesh_harness::tool::{FunctionTool, SharedTool, ToolError, ToolOutput, tool_fn};
 use serde_json::{Value, json};
@@ -102,4 +103,33 @@ pub(crate) fn all_words(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Writes down every piece of an answer.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    /// What was heard so far.
+    pub(crate) fn all(&self) -> Vec<String> {
+        locked(&self.0).clone()
+    }
+}
+
+impl StreamSink for Heard {
+    fn text(&self, delta: &str) {
+        locked(&self.0).push(format!("text {delta}"));
+    }
+
+    fn call_started(&self, id: &str, name: &str) {
+        locked(&self.0).push(format!("start {id} {name}"));
+    }
+
+    fn call_delta(&self, _id: &str, fragment: &str) {
+        locked(&self.0).push(format!("delta {fragment}"));
+    }
+
+    fn call_complete(&self, _id: &str, _name: &str, arguments: &str) {
+        locked(&self.0).push(format!("complete {arguments}"));
+    }
 }

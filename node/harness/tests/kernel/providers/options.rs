@@ -30,7 +30,7 @@ async fn the_cap_on_tokens_has_each_providers_own_name() -> anyhow::Result<()> {
         let asked = ProviderOptions { max_tokens: Some(77), ..ProviderOptions::default() };
         assert_eq!(sent(name, &with_options(asked)).await[field], 77, "{name}");
 
-        for (setting, expected) in [("1024.9", 1024), ("-5", 4096), ("many", 4096)] {
+        for (setting, expected) in [("1024.9", 1024), ("-5", 4096), ("0", 4096), ("many", 4096)] {
             let server = answering_json(minimal(name)).await;
             let provider = provider_with(name, &server, &[("RUNNER_MAX_TOKENS", setting)]);
             ask(&*provider, &with_options(ProviderOptions::default())).await?;

@@ -156,3 +156,27 @@ async fn a_key_that_cannot_be_sent_is_refused_without_being_shown() {
     let error = mesh_harness::provider::select_provider(&selection, &host).err().expect("not a header");
     assert!(!all_words(&error).contains("canary"), "{error:?}");
 }
+
+/// Set in the process that the test below starts.
+const INSIDE: &str = "HARNESS_TEST_BEHIND_A_PROXY";
+
+#[tokio::test]
+async fn a_proxy_of_the_host_reads_no_plain_prompt() -> anyhow::Result<()> {
+    if std::env::var_os(INSIDE).is_some() {
+        let server = answering(ResponseTemplate::new(200).set_body_json(minimal("local"))).await;
+        ask(&*provider("local", &server), &saying("hello")).await?;
+        assert_eq!(requests(&server).await.len(), 1);
+        return Ok(());
+    }
+    let proxy = answering(ResponseTemplate::new(502)).await;
+    let mut itself = tokio::process::Command::new(std::env::current_exe()?);
+    itself.args(["--exact", "providers::retries::a_proxy_of_the_host_reads_no_plain_prompt", "--nocapture"]);
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        itself.env(name, proxy.uri());
+    }
+    let output = itself.env(INSIDE, "1").env_remove("NO_PROXY").env_remove("no_proxy").output().await?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!(requests(&proxy).await.len(), 0, "the proxy saw it");
+    Ok(())
+}

@@ -1,10 +1,9 @@
 //! Answers that come piece by piece.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use mesh_harness::model::{
-    InvokeContext, ModelCaps, ModelError, StreamSink, chat_model, chat_model_with, invoke_streaming,
+    InvokeContext, ModelCaps, ModelError, chat_model, chat_model_with, invoke_streaming,
 };
 use mesh_harness::provider::{ConverseOptions, ConverseResult, ProviderError};
 use mesh_harness::usage::{FinishReason, TokenUsage};
@@ -12,26 +11,7 @@ use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
 use super::{NAMES, answering, body, provider, provider_with, requests, saying};
-use crate::stand_ins::locked;
-
-/// Writes down every piece.
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl StreamSink for Heard {
-    fn text(&self, delta: &str) {
-        locked(&self.0).push(format!("text {delta}"));
-    }
-    fn call_started(&self, id: &str, name: &str) {
-        locked(&self.0).push(format!("start {id} {name}"));
-    }
-    fn call_delta(&self, _id: &str, fragment: &str) {
-        locked(&self.0).push(format!("delta {fragment}"));
-    }
-    fn call_complete(&self, _id: &str, _name: &str, arguments: &str) {
-        locked(&self.0).push(format!("complete {arguments}"));
-    }
-}
+use crate::stand_ins::Heard;
 
 /// Events as a server sends them.
 fn events(data: &[Value], last: &str) -> ResponseTemplate {
@@ -90,7 +70,7 @@ async fn hear(
     let provider = provider_with(name, &server, &[("RUNNER_PROVIDER_MAX_RETRIES", "0")]);
     let answer = provider.converse_streaming(&saying("hello"), &heard, &ConverseOptions::default()).await;
     let body = body(&server).await;
-    (answer, locked(&heard.0).clone(), body)
+    (answer, heard.all(), body)
 }
 
 #[tokio::test]
