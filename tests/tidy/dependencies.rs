@@ -27,7 +27,7 @@ const EDGES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "mesh-tests",
-        &["mesh-cli", "mesh-node", "mesh-node-core", "mesh-protocol", "mesh-sandbox"],
+        &["mesh-cli", "mesh-harness", "mesh-node", "mesh-node-core", "mesh-protocol", "mesh-sandbox"],
         "nothing depends on it",
     ),
 ];

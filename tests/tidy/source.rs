@@ -11,11 +11,13 @@ const UNCHECKED_FOLDER: &str = "sandbox/src/";
 const OTHER_HALVES: &[&str] = &[
     "node/harness/tests/command/crash.rs",
     "node/harness/tests/command/environment.rs",
+    "node/harness/tests/primitives/network.rs",
     "node/tests/storage_home.rs",
     "node/tests/writer/crash.rs",
     "sandbox/tests/gvisor/lifecycle.rs",
     "sandbox/tests/gvisor/shared_kernel.rs",
     "sandbox/tests/gvisor/without_root.rs",
+    "tests/hosts/main.rs",
 ];
 
 /// What marks something as unfinished.

@@ -4,13 +4,22 @@
 //! Files change beside it: who called looks at the working directory afterwards. This is the seam for whole agents with
 //! tools, connectors and an environment; [`engine`](crate::engine) is the smaller one for a program that reads a task.
 
+mod acp;
+mod child;
+mod child_env;
+mod claude_code;
+mod codex;
+mod driven;
 mod error;
 mod gateway;
 mod isolation;
 mod native;
+mod pi;
+mod private_dir;
 mod prompt;
 mod rules;
 mod selection;
+mod servers;
 mod source;
 mod spec;
 
@@ -24,11 +33,15 @@ use crate::log::Log;
 use crate::outcome::Outcome;
 use crate::stop::Stop;
 
+pub use acp::{AcpAgentSpec, AcpArguments, AcpEngine, AcpVariables};
+pub use claude_code::ClaudeCodeEngine;
+pub use codex::CodexEngine;
 pub use error::{EngineError, Refusal};
 pub use gateway::Gateway;
 pub use isolation::Isolation;
 pub use native::NativeEngine;
-pub use selection::{DomainTools, EngineSelection, SelectEngineError, select_engine};
+pub use pi::{PiEngine, Thinking};
+pub use selection::{DomainTools, EngineSelection, select_engine};
 pub use source::{OpenTools, SharedToolSource, ToolSource};
 pub use spec::{ExposedCredentials, Permissions, RunSpec, Workflow};
 

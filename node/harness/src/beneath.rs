@@ -102,6 +102,11 @@ impl Tree {
         Ok(Self { root: open(root, DIRECTORY, Mode::empty())? })
     }
 
+    /// Opens a directory for listing; None is the top.
+    pub(crate) fn open_directory(&self, path: Option<&PathBeneath>) -> io::Result<OwnedFd> {
+        self.directory(path.map_or(&[], PathBeneath::names))
+    }
+
     fn directory(&self, names: &[String]) -> io::Result<OwnedFd> {
         let mut at = self.root.as_fd().try_clone_to_owned()?;
         for name in names {

@@ -3,6 +3,7 @@
 //! The handler of a capability is the security boundary: it checks whatever arrives. Which capabilities there are is the
 //! application's; the kernel has one, `write_file`, and the guards that others should use too.
 
+mod server;
 mod write_file;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::message::{JsonObject, ToolSpec};
 
+pub use server::CapabilityServer;
 pub use write_file::write_file;
 
 /// Where a run's capabilities reach.

@@ -19,11 +19,9 @@
 
 mod environment;
 mod pipes;
-mod process_group;
 mod program;
 mod run;
 mod spec;
-mod stderr_tail;
 
 use tokio_util::sync::CancellationToken;
 

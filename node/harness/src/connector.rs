@@ -1,10 +1,24 @@
-//! Servers outside that bring more tools, and how to reach them.
+//! Servers outside that bring more tools: how they are reached, and the tools that come of it.
 //!
-//! Only the configuration is here so far: clients are still to come, and a run with a connector is refused until then.
+//! Only servers of the Model Context Protocol bring tools. They are reached as a program on its standard input and
+//! output, by streamable HTTP, or by the older HTTP with server-sent events. What a server answers is data of a
+//! stranger: bounded, and shown to the model as it is. Their tools are not subject to a run's list of tools; a run that
+//! names a connector wants what it brings.
+
+mod error;
+mod http;
+mod mcp;
+mod program;
+mod sse;
+mod tools;
 
 use std::collections::BTreeMap;
 
 use crate::secret::Secret;
+
+pub use error::ConnectorError;
+pub use mcp::{McpConnection, connect_mcp};
+pub use tools::{ConnectedTools, ConnectorOptions, Connectors, ToolNaming, connector_tools};
 
 /// A server with tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

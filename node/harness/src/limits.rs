@@ -47,6 +47,72 @@ pub const SWEEP_FILES: usize = 4096;
 /// Size of a run file, bytes: ours have under 200.
 pub const RUN_FILE_BYTES: u64 = 1024;
 
+/// How long code that a model wrote may run when nobody says.
+pub const CODE_TIME: Duration = Duration::from_secs(60);
+
+/// What is kept of each of the two outputs of such code, bytes. The rest is read and dropped.
+pub const CODE_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
+
+/// A file that a model may read as a whole, bytes.
+pub const READ_FILE_BYTES: u64 = 64 * 1024;
+
+/// Files one listing names. More are counted as cut off.
+pub const LISTED_FILES: usize = 10_000;
+
+/// Entries one listing looks at, directories and links included.
+pub const LISTED_ENTRIES: usize = 100_000;
+
+/// How deep a listing goes.
+pub const LISTED_DEPTH: usize = 64;
+
+/// How long one request of `http_fetch` may take when the host does not say, its answer's body included.
+pub const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is kept of a body that was fetched, bytes.
+pub const FETCH_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// Redirects one fetch follows.
+pub const FETCH_REDIRECTS: usize = 5;
+
+/// Headers one fetch may send, and addresses one name may have.
+pub const FETCH_ITEMS: usize = 64;
+
+/// How long it may take to connect to a server and to learn its tools.
+pub const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// One message of a server, bytes.
+pub const SERVER_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Tools that one server may bring.
+pub const SERVER_TOOLS: usize = 1024;
+
+/// Messages of a server that wait to be read.
+pub const SERVER_QUEUE: usize = 64;
+
+/// One line of a program that does a run, bytes. A longer one is left out.
+pub const AGENT_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The answer of such a program, bytes. More is cut.
+pub const AGENT_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long such a program may take to be ready: to answer a first request, and to say that it has its tools.
+pub const AGENT_READY_TIME: Duration = Duration::from_secs(60);
+
+/// How long it may take to end its turn when it is asked to.
+pub const AGENT_CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// How long it may take to end by itself when it has answered.
+pub const AGENT_END_TIME: Duration = Duration::from_secs(5);
+
+/// Calls of capabilities of one run at once.
+pub const SURFACE_CALLS: usize = 64;
+
+/// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
+pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;
+
+/// The token of a capability surface, bytes.
+pub const SURFACE_TOKEN_BYTES: usize = 32;
+
 /// Steps of a loop when nobody says.
 pub const DEFAULT_STEPS: u32 = 12;
 

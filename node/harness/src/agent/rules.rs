@@ -66,7 +66,6 @@ fn exposes(connector: &ConnectorConfig, spec: &RunSpec) -> bool {
 ///
 /// # Errors
 /// The condition that is not met.
-#[cfg_attr(not(test), expect(dead_code, reason = "the engines that drive programs are still to come"))]
 pub(crate) fn check_isolation(spec: &RunSpec, host: &HostEnv, enable: &str) -> Result<(), Refusal> {
     if spec.private {
         return Err(Refusal::because("a private run is done by the native engine only"));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use thiserror::Error;
-
-use super::{NativeEngine, SharedEngine, SharedToolSource};
+use super::{
+    AcpAgentSpec, AcpEngine, ClaudeCodeEngine, CodexEngine, NativeEngine, PiEngine, SharedEngine,
+    SharedToolSource,
+};
 use crate::agent_loop::SharedLoop;
 use crate::capability::CapabilityTools;
 use crate::context::ContextProvider;
@@ -33,32 +34,18 @@ pub struct EngineSelection {
     pub host: HostEnv,
 }
 
-/// Names of engines that are not the native one.
-const EXTERNAL: [&str; 6] = ["claude-code", "codex", "eve", "opencode", "gemini", "pi"];
-
 /// The engine of this name. The native one for no name, and for one that is not known.
-///
-/// # Errors
-/// When the engine is known and this kernel does not have it.
-pub fn select_engine(
-    name: Option<&str>,
-    selection: EngineSelection,
-) -> Result<SharedEngine, SelectEngineError> {
+#[must_use]
+pub fn select_engine(name: Option<&str>, selection: EngineSelection) -> SharedEngine {
     match name {
-        Some(name) if EXTERNAL.contains(&name) => Err(SelectEngineError::NotHere { name: name.to_owned() }),
-        _ => Ok(Arc::new(NativeEngine::new(selection))),
+        Some("claude-code") => Arc::new(ClaudeCodeEngine::new(selection)),
+        Some("codex") => Arc::new(CodexEngine::new(selection)),
+        Some("eve") => Arc::new(AcpEngine::new(AcpAgentSpec::eve(), selection)),
+        Some("opencode") => Arc::new(AcpEngine::new(AcpAgentSpec::opencode(), selection)),
+        Some("gemini") => Arc::new(AcpEngine::new(AcpAgentSpec::gemini(), selection)),
+        Some("pi") => Arc::new(PiEngine::new(selection)),
+        _ => Arc::new(NativeEngine::new(selection)),
     }
-}
-
-/// Why there is no engine of a name.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum SelectEngineError {
-    /// This kernel does not have it.
-    #[error("the engine {name} is not built into this kernel")]
-    NotHere {
-        /// Which.
-        name: String,
-    },
 }
 
 impl std::fmt::Debug for EngineSelection {

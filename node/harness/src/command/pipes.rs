@@ -8,8 +8,8 @@ use std::future::pending;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use super::stderr_tail::StderrTail;
 use crate::limits::{PIPE_CHUNK_BYTES, REPLY_BYTES};
+use crate::stderr_tail::StderrTail;
 
 /// Why moving stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

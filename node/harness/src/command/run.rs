@@ -10,13 +10,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::pipes::Pipes;
-use super::process_group::ProcessGroup;
 use super::spec::CommandSpec;
-use super::stderr_tail::StderrTail;
 use super::{environment, program};
 use crate::engine::{Failure, FailureReason, RunOutcome, Task};
 use crate::limits::{DRAIN_TIME, STOP_GRACE};
+use crate::process_group::ProcessGroup;
 use crate::run_file::RunFile;
+use crate::stderr_tail::StderrTail;
 
 /// Why a program was ended before it ended itself.
 #[derive(Debug, Clone, Copy)]

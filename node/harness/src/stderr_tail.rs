@@ -16,7 +16,7 @@ const SHORTEST_BEGINNING_BYTES: usize = 4;
 
 /// Collects stderr.
 #[derive(Debug)]
-pub(super) struct StderrTail {
+pub(crate) struct StderrTail {
     secrets: Vec<Secret>,
     longest_secret: usize,
     bytes: VecDeque<u8>,
@@ -25,14 +25,14 @@ pub(super) struct StderrTail {
 
 impl StderrTail {
     /// An empty tail that will not show these.
-    pub(super) fn new(secrets: Vec<Secret>) -> Self {
+    pub(crate) fn new(secrets: Vec<Secret>) -> Self {
         let secrets: Vec<Secret> = secrets.into_iter().filter(|secret| !secret.expose().is_empty()).collect();
         let longest_secret = secrets.iter().map(|secret| secret.expose().len()).max().unwrap_or(0);
         Self { secrets, longest_secret, bytes: VecDeque::new(), dropped: false }
     }
 
     /// Takes in what came next, and forgets what came long before.
-    pub(super) fn push(&mut self, chunk: &[u8]) {
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
         self.bytes.extend(chunk);
         // One secret more than is shown, so that one which reaches into the shown part is still seen whole.
         let excess = self.bytes.len().saturating_sub(STDERR_TAIL_BYTES + self.longest_secret);
@@ -41,7 +41,7 @@ impl StderrTail {
     }
 
     /// The text to show, at most [`STDERR_TAIL_BYTES`].
-    pub(super) fn into_text(mut self) -> String {
+    pub(crate) fn into_text(mut self) -> String {
         let bytes = self.bytes.make_contiguous();
         let secret = secret_bytes(bytes, &self.secrets);
         // What is left of a secret whose beginning was dropped lies within one secret's length.

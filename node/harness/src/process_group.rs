@@ -15,7 +15,7 @@ use crate::limits::REAP_TIME;
 
 /// A running group, led by the program that was started.
 #[derive(Debug)]
-pub(super) struct ProcessGroup {
+pub(crate) struct ProcessGroup {
     leader: Child,
     /// Gone when the leader has been collected: the number may be another's by then.
     id: Option<Pid>,
@@ -25,7 +25,7 @@ pub(super) struct ProcessGroup {
 
 impl ProcessGroup {
     /// Starts a program at the head of a new group.
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let child_signals = unix::signal(SignalKind::child())?;
         // Dropping the child collects it in the background; killing it as well is harmless.
         let leader = command.process_group(0).kill_on_drop(true).spawn()?;
@@ -34,17 +34,17 @@ impl ProcessGroup {
     }
 
     /// The group's number, which is its leader's.
-    pub(super) fn id(&self) -> Option<i32> {
+    pub(crate) fn id(&self) -> Option<i32> {
         self.id.map(|id| id.as_raw_nonzero().get())
     }
 
     /// The leader's pipes. A second call gets nothing.
-    pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+    pub(crate) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.leader.stdin.take(), self.leader.stdout.take(), self.leader.stderr.take())
     }
 
     /// Waits until the leader has ended, and leaves it uncollected.
-    pub(super) async fn leader_exited(&mut self) {
+    pub(crate) async fn leader_exited(&mut self) {
         while self.leader_is_running() {
             if self.child_signals.recv().await.is_none() {
                 // The runtime is shutting down; it will drop this future.
@@ -54,19 +54,19 @@ impl ProcessGroup {
     }
 
     /// Whether the leader has not ended yet. Asks the system, so it is true at this moment.
-    pub(super) fn leader_is_running(&self) -> bool {
+    pub(crate) fn leader_is_running(&self) -> bool {
         let Some(id) = self.id else { return false };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(id), look), Ok(None) | Err(Errno::INTR))
     }
 
     /// Asks every process of the group to end.
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Ends every process of the group.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
@@ -78,7 +78,7 @@ impl ProcessGroup {
     }
 
     /// Ends every process of the group and learns how the leader ended.
-    pub(super) async fn collect(mut self) -> io::Result<ExitStatus> {
+    pub(crate) async fn collect(mut self) -> io::Result<ExitStatus> {
         self.kill();
         let status = tokio::time::timeout(REAP_TIME, self.leader.wait()).await??;
         self.id = None;

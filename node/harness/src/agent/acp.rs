@@ -1,0 +1,144 @@
+//! Engines for agents that speak the Agent Client Protocol on standard input and output.
+//!
+//! Which program, with which settings, is an [`AcpAgentSpec`]: there are three for known agents, and anybody may write
+//! another. The protocol carries a prompt and MCP servers; whatever else a program can do is out of its reach, such as
+//! its own terminal, its stored logins and the providers that need them.
+
+mod known;
+mod session;
+mod spec;
+
+use futures_util::future::BoxFuture;
+
+use super::child::Child;
+use super::child_env::ChildEnv;
+use super::driven::{self, Drive, Driver, Finished};
+use super::{AgentEngine, EngineContext, EngineError, EngineRun, EngineSelection, Refusal, RunSpec, gateway};
+use crate::environment::{Harness, compile_environment};
+use crate::limits::STOP_GRACE;
+use crate::outcome::Outcome;
+use session::{Conversation, converse};
+
+pub use spec::{AcpAgentSpec, AcpArguments, AcpVariables};
+
+/// Drives one kind of ACP agent.
+#[derive(Debug)]
+pub struct AcpEngine {
+    spec: AcpAgentSpec,
+    parts: EngineSelection,
+}
+
+impl AcpEngine {
+    /// An engine for this agent.
+    #[must_use]
+    pub fn new(spec: AcpAgentSpec, parts: EngineSelection) -> Self {
+        Self { spec, parts }
+    }
+
+    fn env(&self, run: &RunSpec) -> Result<ChildEnv, Refusal> {
+        let prefixes: Vec<&str> = self.spec.inherit_env_prefixes.iter().map(String::as_str).collect();
+        let mut env = ChildEnv::of_run(run, &self.parts.host, &prefixes);
+        for provider in gateway::ROUTED {
+            let name = provider.to_ascii_uppercase();
+            if let Some(gateway) = &run.gateway {
+                env.set(&format!("{name}_BASE_URL"), gateway.endpoint(provider));
+                env.set_secret(&format!("{name}_API_KEY"), &gateway.run_token);
+            } else if let Some(key) = run.provider.credentials.of(provider).filter(|_| self.spec.takes_keys) {
+                env.set_secret(&format!("{name}_API_KEY"), key);
+            }
+        }
+        let host_key = self.spec.host_key.as_ref().filter(|_| self.may_use_host_key(run));
+        if let Some((name, key)) = host_key.and_then(|name| Some((name, self.parts.host.get(name)?))) {
+            env.set_secret(name, &key.into());
+        }
+        for (name, value) in (self.spec.env)(run, &self.parts.host)? {
+            env.set_secret(&name, &value);
+        }
+        Ok(env)
+    }
+
+    fn may_use_host_key(&self, run: &RunSpec) -> bool {
+        run.gateway.is_none() && run.provider.env_fallback
+    }
+
+    /// The task, below what the environment has an agent told first.
+    fn prompt(&self, drive: &Drive<'_>) -> String {
+        let harness = if self.spec.reads_agents_md { Harness::Acp } else { Harness::AcpWithoutAgentsMd };
+        let compiled = compile_environment(drive.spec.environment.as_ref(), harness);
+        compiled.instructions.into_iter().chain([drive.task.clone()]).collect::<Vec<_>>().join("\n\n")
+    }
+
+    async fn run_program(&self, drive: Drive<'_>) -> Result<Finished, EngineError> {
+        let refused = |refusal| EngineError::Refused { engine: self.spec.name.clone(), refusal };
+        let env = self.env(drive.spec).map_err(refused)?;
+        let arguments = (self.spec.args)(drive.spec);
+        let mut child = Child::start(&self.spec.command, arguments, &env, &drive.spec.workdir)?;
+        let Some((stdin, lines)) = child.take_pipes() else {
+            return Err(EngineError::Agent { message: "its pipes are gone".into() });
+        };
+        let conversation = Conversation {
+            cwd: drive.spec.workdir.clone(),
+            servers: drive.servers.iter().map(session::server).collect(),
+            prompt: self.prompt(&drive),
+            name: self.spec.name.clone(),
+        };
+        let finished = Box::pin(converse(stdin, lines, conversation, drive.stop, drive.log)).await;
+        // Some of these programs stay when nobody speaks to them any more, and some start themselves anew.
+        let ended = child.end(STOP_GRACE).await;
+        let is_well = finished.as_ref().is_ok_and(|finished| finished.outcome != Outcome::Failed);
+        if !is_well && !ended.stderr.is_empty() {
+            drive.log.line(&format!("{} wrote: {}", self.spec.name, ended.stderr));
+        }
+        finished.map_err(|message| EngineError::Agent { message })
+    }
+}
+
+impl Driver for AcpEngine {
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn enable(&self) -> &str {
+        &self.spec.enable_env
+    }
+
+    fn parts(&self) -> &EngineSelection {
+        &self.parts
+    }
+
+    fn host_keys(&self, run: &RunSpec) -> Vec<&str> {
+        let key = self.spec.host_key.as_deref().filter(|_| self.may_use_host_key(run));
+        key.into_iter().collect()
+    }
+
+    fn check(&self, run: &RunSpec) -> Result<(), Refusal> {
+        let name = &self.spec.name;
+        if run.gateway.is_some() && !self.spec.takes_gateway {
+            return Err(Refusal::because(format!("{name} cannot send its model calls to a gateway")));
+        }
+        if self.spec.host_key.is_some() && !run.provider.env_fallback {
+            return Err(Refusal::because(format!(
+                "{name} has only the host's key, and the run does not allow env_fallback"
+            )));
+        }
+        (self.spec.env)(run, &self.parts.host).map(|_| ())
+    }
+
+    fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {
+        Box::pin(self.run_program(drive))
+    }
+}
+
+impl AgentEngine for AcpEngine {
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
+        driven::supports(self, spec)
+    }
+
+    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
+        Box::pin(driven::run(self, spec, context))
+    }
+}

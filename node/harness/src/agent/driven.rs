@@ -1,0 +1,172 @@
+//! What every engine that drives a program does alike, around the one thing it does differently.
+//!
+//! ```text
+//!   refused ──> stopped before ──> surface served, context ──> driven ──> surface closed ──> was it contacted? ──> result
+//! ```
+//!
+//! Invariants: nothing is set up for a run that is refused or stopped before; the program and all it started are gone
+//! when the run ends; an answer of a program that never asked for its capabilities is not believed.
+
+use futures_util::future::BoxFuture;
+
+use super::{
+    EngineContext, EngineError, EngineResult, EngineSelection, Refusal, RunSpec, prompt, rules, servers,
+};
+use crate::agent_loop::resolve_loop_limits;
+use crate::capability::{CapabilityScope, CapabilityServer};
+use crate::context::assemble_context;
+use crate::event::{Bookend, RunEvents};
+use crate::log::Log;
+use crate::outcome::Outcome;
+use crate::stop::{Stop, StopReason};
+use servers::Server;
+
+/// An engine that drives a program.
+pub(super) trait Driver: Send + Sync {
+    /// The engine's name.
+    fn name(&self) -> &str;
+
+    /// The variable of the host that switches it on.
+    fn enable(&self) -> &str;
+
+    /// What the application brought.
+    fn parts(&self) -> &EngineSelection;
+
+    /// The variables of the host that this run would take a key from.
+    fn host_keys(&self, spec: &RunSpec) -> Vec<&str>;
+
+    /// What only this engine refuses.
+    fn check(&self, spec: &RunSpec) -> Result<(), Refusal>;
+
+    /// Runs the program to its end, or until the stop fires. Nothing of it is left running.
+    fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>>;
+}
+
+/// A run, as a program gets it.
+pub(super) struct Drive<'a> {
+    pub(super) spec: &'a RunSpec,
+    /// The task in words.
+    pub(super) task: String,
+    /// The surface if there is one, then the connectors.
+    pub(super) servers: Vec<Server>,
+    /// The surface, to see whether it was contacted.
+    pub(super) surface: Option<&'a CapabilityServer>,
+    /// The names of the surface's tools.
+    pub(super) capabilities: Vec<String>,
+    pub(super) log: &'a Log,
+    pub(super) stop: &'a Stop,
+}
+
+/// What came of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finished {
+    pub(super) text: String,
+    pub(super) outcome: Outcome,
+}
+
+impl Finished {
+    /// A run that was stopped, with what the program had said until then.
+    pub(super) fn stopped(reason: &StopReason, text: String) -> Self {
+        let outcome = match reason {
+            StopReason::Canceled(_) => Outcome::Canceled,
+            StopReason::Deadline(_) => Outcome::TimedOut,
+        };
+        Self { text, outcome }
+    }
+}
+
+/// Whether a run is one for this engine, on this host.
+pub(super) fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refusal> {
+    let host = &driver.parts().host;
+    rules::check_isolation(spec, host, driver.enable())?;
+    rules::check_credentials(spec, host, &driver.host_keys(spec))?;
+    servers::connectors(spec)?;
+    driver.check(spec)
+}
+
+/// Does a run.
+pub(super) async fn run(
+    driver: &impl Driver,
+    spec: &RunSpec,
+    context: EngineContext,
+) -> Result<EngineResult, EngineError> {
+    let refused = |refusal| EngineError::Refused { engine: driver.name().to_owned(), refusal };
+    supports(driver, spec).map_err(refused)?;
+    if let Some(reason) = context.stop.reason() {
+        return Ok(result(Finished::stopped(reason, String::new())));
+    }
+    let limits = resolve_loop_limits(spec.limits, &driver.parts().host);
+    let scope = CapabilityScope { workspace_id: spec.workspace_id.clone(), workdir: spec.workdir.clone() };
+    let tools = driver.parts().capability_tools.as_ref().map(|tools| tools(&scope));
+    let capabilities: Vec<String> = tools.iter().flatten().map(|tool| tool.spec.name.clone()).collect();
+
+    let events = RunEvents::new(context.sink, context.log.clone());
+    events.bookend(Bookend::Started {
+        max_steps: limits.max_steps,
+        max_duration_ms: u64::try_from(limits.max_duration.as_millis()).unwrap_or(u64::MAX),
+        tools: capabilities.clone(),
+    });
+    let stop = context.stop.child();
+    let driving = Box::pin(async {
+        let failed = |source: std::io::Error| EngineError::Setup {
+            what: "the capability surface".into(),
+            source: source.into(),
+        };
+        let surface = match tools {
+            Some(tools) => Some(CapabilityServer::start(tools).await.map_err(failed)?),
+            None => None,
+        };
+        let known = assemble_context(&driver.parts().context_providers, spec, &context.log);
+        let known = match stop.or_drop(known).await {
+            Ok(known) => known,
+            Err(reason) => return Ok(Finished::stopped(&reason, String::new())),
+        };
+        let connectors = servers::connectors(spec).map_err(refused)?;
+        let finished = driver.drive(Drive {
+            spec,
+            task: prompt::task(spec, &known),
+            servers: surface.iter().map(servers::surface).chain(connectors).collect(),
+            surface: surface.as_ref(),
+            capabilities,
+            log: &context.log,
+            stop: &stop,
+        });
+        let finished = finished.await?;
+        if finished.outcome == Outcome::Completed && surface.is_some_and(|surface| !surface.was_contacted()) {
+            let message = "it never asked for its capabilities, so it has run without them".into();
+            return Err(EngineError::Agent { message });
+        }
+        Ok(finished)
+    });
+    let finished = stop.within(limits.max_duration, driving).await;
+    events.bookend(last(&finished));
+    finished.map(result)
+}
+
+fn result(finished: Finished) -> EngineResult {
+    EngineResult { text: finished.text, emissions: None, outcome: Some(finished.outcome) }
+}
+
+/// The last event. How many steps a program took is not known.
+fn last(finished: &Result<Finished, EngineError>) -> Bookend {
+    match finished {
+        Ok(finished) => Bookend::Finished {
+            outcome: finished.outcome,
+            steps: None,
+            text: Some(finished.text.clone()),
+            error: None,
+        },
+        Err(error) => Bookend::Finished {
+            outcome: Outcome::Failed,
+            steps: None,
+            text: None,
+            error: Some(error.to_string()),
+        },
+    }
+}
+
+/// The beginning of an answer, as far as it is kept.
+pub(super) fn bounded(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(crate::limits::AGENT_ANSWER_BYTES));
+    text
+}
