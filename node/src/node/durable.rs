@@ -105,9 +105,10 @@ impl Durable {
         };
         delivery.attach(writer.clone());
         agents.attach(writer.clone());
-        // First of all events: what a crash interrupted is ended before anything new begins. Refused only when the
-        // writer has ended, which `ended` says.
-        let _ = writer.post(Event::Started, 0).await;
+        // First of all events: what a crash interrupted is ended before anything new begins. Waited for, since a command
+        // has a queue of its own and could pass it, and would then be ended as interrupted itself. It has no reply; when
+        // the writer has ended, `ended` says so.
+        let _ = writer.submit(Event::Started, 0).await;
         let ticking = [
             tokio::spawn(timer.run(writer.clone(), Arc::clone(&clock))),
             tokio::spawn(timer::tidy(writer.clone())),
