@@ -1,18 +1,13 @@
-//! The surface of a node: its join port and its answers to local programs.
+//! The surface of a node: its join port and what it answers local programs.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use mesh_protocol::ticket::TicketKey;
-use tokio::net::UnixListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Node;
-use crate::api::limits::Limits;
-use crate::api::tokens::Tokens;
-use crate::api::{self, Hosts, listener};
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::local::Local;
 
@@ -61,21 +56,5 @@ impl Surface {
             stopping: stopping.clone(),
             revoking: tokio::sync::Mutex::default(),
         }))
-    }
-
-    /// Answers on this socket until `stopping` is cancelled.
-    pub(super) fn serve(
-        self,
-        socket: UnixListener,
-        tokens: Arc<Tokens>,
-        stopping: CancellationToken,
-    ) -> JoinHandle<()> {
-        let surface = api::Surface {
-            tokens,
-            hosts: Hosts::unix(),
-            limits: Limits::default(),
-            stopping: stopping.clone(),
-        };
-        tokio::spawn(listener::serve(socket, api::router(self.0, surface), stopping))
     }
 }
