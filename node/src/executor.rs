@@ -28,6 +28,7 @@ mod recording;
 mod translation;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -70,8 +71,14 @@ pub struct ExecutorOptions {
     pub enabled: bool,
     /// Jobs at once; the number of processors when `None`, at least one.
     pub slots: Option<u16>,
+    /// Sandboxes of each language that wait for jobs; the sandbox's own default when `None`.
+    pub ready: Option<u16>,
     /// The `runsc` to use instead of the one on PATH.
     pub runsc: Option<PathBuf>,
+    /// Whether jobs may run on this machine's own kernel where gVisor does not work.
+    pub shared_kernel: bool,
+    /// Root file systems that jobs may ask for, by name.
+    pub packs: BTreeMap<String, PathBuf>,
     /// The key that signs evidence.
     pub key: NodeKey,
     /// This node's mesh certificate in DER, to go with the evidence.

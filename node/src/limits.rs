@@ -155,5 +155,8 @@ pub const AGENT_TIME_LIMIT_SECONDS_MAX: u32 = 24 * 60 * 60;
 /// Sandboxes that may run jobs at once on one node.
 pub const EXECUTOR_SLOTS_MAX: u16 = 256;
 
+/// Sandboxes of each language that may wait for jobs on one node.
+pub const EXECUTOR_READY_MAX: u16 = 256;
+
 /// Bytes of the disk that are left for what runs to end, and for everything else: below it no job is taken in.
 pub const STORAGE_RESERVE_BYTES: u64 = 1024 * 1024 * 1024;

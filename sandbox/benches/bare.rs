@@ -38,7 +38,7 @@ impl Bare {
         sandbox.run(&Job::new(language, code), &Cancel::new()?, &mut take)?;
         let mut bundle = take.config.ok_or("no bundle was seen")?;
         let process = bundle.get_mut("process").ok_or("no process")?;
-        let interpreter = process.pointer("/args/2").cloned().ok_or("no interpreter")?;
+        let interpreter = process.pointer("/args/3").cloned().ok_or("no interpreter")?;
         let arguments = arguments.iter().map(|&argument| Value::from(argument));
         process["args"] = std::iter::once(interpreter).chain(arguments).collect();
         process["user"] = json!({"uid": 65534, "gid": 65534});

@@ -20,9 +20,13 @@ use crate::language::Language;
 use crate::limits::{Bounds, DISK_MIB, OPEN_FILES};
 
 /// Where the init is in every root file system.
-const INIT: &str = "/boot/init";
+pub(crate) const INIT: &str = "/boot/init";
 /// What the init may do beside what every user may: become the job's user, and end what that user left.
-const INIT_CAPABILITIES: &[&str] = &["CAP_KILL", "CAP_SETGID", "CAP_SETUID"];
+pub(crate) const INIT_CAPABILITIES: &[&str] = &["CAP_KILL", "CAP_SETGID", "CAP_SETUID"];
+/// The user and group that every job runs as: nobody.
+pub(crate) const JOB_ID: u32 = 65_534;
+/// Where the init finds its control socket.
+const CONTROL: &str = "3";
 const MIB: u64 = 1024 * 1024;
 
 /// What a configuration depends on.
@@ -122,7 +126,7 @@ struct Namespace {
 
 impl<'a> Config<'a> {
     fn new(settings: &Settings<'_>, rootfs: &'a Path) -> Self {
-        let init = [INIT, settings.language.code_path()].map(str::to_owned);
+        let init = [INIT, CONTROL, settings.language.code_path()].map(str::to_owned);
         Self {
             oci_version: "1.2.0",
             hostname: "sandbox",

@@ -159,6 +159,11 @@ impl JobDir {
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
+
+    /// The sandbox's name.
+    pub(crate) fn id(&self) -> &str {
+        self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
 }
 
 impl Drop for JobDir {

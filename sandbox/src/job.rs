@@ -18,7 +18,7 @@ pub struct Job {
     pub code: String,
     /// What it reads on standard input, at most [`TEXT_BYTES_MAX`] bytes.
     pub stdin: Vec<u8>,
-    /// What it asks for; see [`EffectiveLimits`] for what it gets.
+    /// What it asks for; see [`EffectiveLimits`](crate::EffectiveLimits) for what it gets.
     pub limits: RequestedLimits,
     /// Files it finds under `input/` of its working directory, read-only.
     pub inputs: Vec<InputFile>,

@@ -7,6 +7,7 @@
 mod cgroups;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -19,11 +20,13 @@ use crate::job::Job;
 use crate::language::Language;
 use crate::launch::{Kind, Launcher};
 use crate::limits::{Bounds, LimitEnforcement, RequestedLimits};
+use crate::platform::Platform;
 use crate::pool::Pool;
 use crate::report::{JobObserver, JobReport, Stream};
 use crate::rootfs::Rootfs;
 use crate::runtime::Runtime;
 use crate::sandbox::{Sandbox, SandboxConfig, SandboxError};
+use crate::shared_kernel::{self, Filters};
 use crate::spawn::Spawner;
 
 /// A preflight's findings, and the sandbox if it may be used.
@@ -55,9 +58,11 @@ pub struct Capabilities {
     pub isolation_class: IsolationClass,
     /// Each language that works, with its version.
     pub languages: Vec<LanguageSupport>,
-    /// gVisor's version.
+    /// The runtime packs that jobs may name.
+    pub packs: Vec<PackSupport>,
+    /// The version of gVisor, or of what stands in for it.
     pub runtime_version: String,
-    /// SHA-256 of the `runsc` binary, in hex.
+    /// SHA-256 of its binary, in hex.
     pub runtime_sha256: String,
     /// Digest of the root file system's tree, in hex.
     pub rootfs_sha256: String,
@@ -69,6 +74,17 @@ pub struct Capabilities {
     pub limit_enforcement: LimitEnforcement,
     /// The range of every limit.
     pub bounds: Bounds,
+}
+
+/// A runtime pack that works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PackSupport {
+    /// What jobs call it.
+    pub name: String,
+    /// Digest of its tree, in hex.
+    pub rootfs_sha256: String,
+    /// Each language that works in it.
+    pub languages: Vec<LanguageSupport>,
 }
 
 /// A language that works.
@@ -109,11 +125,37 @@ impl Preflight {
     }
 }
 
+/// Opens the strongest sandbox that proves itself; the error is that of the strongest.
 fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, SandboxError> {
-    let name = config.cgroup_name()?;
-    let runtime = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
+    let gvisor = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
         format!("{} at {}", found.version, found.path.display())
-    })?;
+    });
+    let first = gvisor.and_then(|runtime| prove(config, Platform::Gvisor(runtime), probes));
+    let Err(error) = first else { return first };
+    if config.shared_kernel
+        && let Ok(platform) = note(probes, "shared-kernel", shared_kernel(), |platform| {
+            format!("{}: weaker than gVisor, and allowed here", platform.runtime().version)
+        })
+        && let Ok(sandbox) = prove(config, platform, probes)
+    {
+        return Ok(sandbox);
+    }
+    Err(error)
+}
+
+fn shared_kernel() -> Result<Platform, SandboxError> {
+    let filters =
+        Filters::compile().map_err(SandboxError::at("compile the filters for", Path::new("bwrap")))?;
+    Ok(Platform::SharedKernel(shared_kernel::find()?, filters))
+}
+
+/// Makes everything a sandbox needs on this platform, and proves that it holds.
+fn prove(
+    config: &SandboxConfig,
+    platform: Platform,
+    probes: &mut Vec<Probe>,
+) -> Result<Sandbox, SandboxError> {
+    let name = config.cgroup_name()?;
     let rootfs = note(probes, "rootfs", Rootfs::load_or_build(&config.rootfs), |built| {
         format!("{} at {}", built.sha256, built.path.display())
     })?;
@@ -136,16 +178,17 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
     let capabilities = Capabilities {
         isolation_class: IsolationClass::None,
         languages: Vec::new(),
-        runtime_version: runtime.version.clone(),
-        runtime_sha256: runtime.sha256.clone(),
+        packs: Vec::new(),
+        runtime_version: platform.runtime().version.clone(),
+        runtime_sha256: platform.runtime().sha256.clone(),
         rootfs_sha256: rootfs.sha256.clone(),
         cgroups: cgroups.kind(),
         keeps_ready: proven.freeze && config.pool.armed > 0,
         limit_enforcement: enforcement,
         bounds: config.bounds,
     };
-    let trees = BTreeMap::from([(None, rootfs)]);
-    let launcher = Arc::new(Launcher { home, runtime, trees, cgroups, spawner, bounds: config.bounds });
+    let trees = trees(config, rootfs, probes);
+    let launcher = Arc::new(Launcher { home, platform, trees, cgroups, spawner, bounds: config.bounds });
     let mut sandbox = Sandbox { pool: None, launcher, unfit: BTreeSet::new(), capabilities };
     prove_isolation(&mut sandbox, probes)?;
     prove_languages(&mut sandbox, probes)?;
@@ -156,6 +199,24 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         sandbox.pool = Some(pool.map_err(SandboxError::at("start a thread for", &config.home))?);
     }
     Ok(sandbox)
+}
+
+/// This machine's own tree and those of the packs. A pack that cannot be had is noted and left out.
+fn trees(config: &SandboxConfig, own: Rootfs, probes: &mut Vec<Probe>) -> BTreeMap<Option<String>, Rootfs> {
+    let mut trees = BTreeMap::from([(None, own)]);
+    for pack in &config.packs {
+        let loaded = note(probes, "pack", Rootfs::load_or_unpack(&config.rootfs, pack), |tree| {
+            format!("{}: {} at {}", pack.name, tree.sha256, tree.path.display())
+        });
+        if let Ok(tree) = loaded {
+            trees.insert(Some(pack.name.clone()), tree);
+        }
+    }
+    // Now that everything needed is held, the rest may go.
+    if let Err(error) = Rootfs::tidy(&config.rootfs) {
+        tracing::debug!(%error, "old root file systems stay");
+    }
+    trees
 }
 
 /// Notes how a step went, and passes it on.
@@ -177,7 +238,7 @@ fn note<T, E: Into<SandboxError>>(
 fn prove_isolation(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(), SandboxError> {
     const NAME: &str = "isolation";
     let (report, printed) =
-        note(probes, NAME, try_job(sandbox, Language::Bash, SELF_TEST), |(report, _)| {
+        note(probes, NAME, try_job(sandbox, Job::new(Language::Bash, SELF_TEST)), |(report, _)| {
             format!("ready after {} ms", report.resource_usage.boot_time_ms)
         })?;
     let Some(posture) = &report.posture else {
@@ -203,8 +264,13 @@ fn prove_isolation(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(),
 
 /// Asks every interpreter for its version, from inside. One that does not answer is left out.
 fn prove_languages(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(), SandboxError> {
-    for language in Language::ALL {
-        let result = try_job(sandbox, language, language.version_code());
+    let mut kinds: Vec<Kind> = sandbox.launcher.kinds().collect();
+    kinds.extend(Language::ALL.map(|language| Kind { language, pack: None }));
+    kinds.sort();
+    kinds.dedup();
+    for kind in kinds {
+        let language = kind.language;
+        let result = try_job(sandbox, Job { runtime: kind.pack.clone(), ..version_job(language) });
         let version = match &result {
             Ok((report, printed)) if report.exit_code == Some(0) => Some(printed.trim().to_owned()),
             Ok(_) | Err(_) => None,
@@ -216,19 +282,39 @@ fn prove_languages(sandbox: &mut Sandbox, probes: &mut Vec<Probe>) -> Result<(),
             }
             (None, Err(error)) => in_full(error),
         };
+        let finding = kind.pack.iter().fold(finding, |finding, pack| format!("{finding} in the pack {pack}"));
         let hint = version.is_none().then_some("install the interpreter with the system's package manager");
         probes.push(Probe { name: language.name(), ok: version.is_some(), finding, hint });
         match version {
-            Some(version) => sandbox.capabilities.languages.push(LanguageSupport { language, version }),
+            Some(version) => sandbox.capabilities.add(&kind, LanguageSupport { language, version }),
             None => {
-                sandbox.unfit.insert(Kind { language, pack: None });
+                sandbox.unfit.insert(kind);
             }
         }
+    }
+    for pack in &mut sandbox.capabilities.packs {
+        let tree = sandbox.launcher.trees.get(&Some(pack.name.clone()));
+        pack.rootfs_sha256 = tree.map(|tree| tree.sha256.clone()).unwrap_or_default();
     }
     if sandbox.capabilities.languages.is_empty() {
         return Err(SandboxError::Unproven { probe: "languages" });
     }
     Ok(())
+}
+
+fn version_job(language: Language) -> Job {
+    Job::new(language, language.version_code())
+}
+
+impl Capabilities {
+    fn add(&mut self, kind: &Kind, support: LanguageSupport) {
+        let Some(name) = &kind.pack else { return self.languages.push(support) };
+        if let Some(pack) = self.packs.iter_mut().find(|pack| pack.name == *name) {
+            return pack.languages.push(support);
+        }
+        let (name, rootfs_sha256) = (name.clone(), String::new());
+        self.packs.push(PackSupport { name, rootfs_sha256, languages: vec![support] });
+    }
 }
 
 /// An error with its causes, for a finding.
@@ -244,7 +330,7 @@ fn in_full(error: &SandboxError) -> String {
 }
 
 /// Runs a small job and returns what it printed.
-fn try_job(sandbox: &Sandbox, language: Language, code: &str) -> Result<(JobReport, String), SandboxError> {
+fn try_job(sandbox: &Sandbox, job: Job) -> Result<(JobReport, String), SandboxError> {
     struct Printed(Vec<u8>);
     impl JobObserver for Printed {
         fn output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -257,6 +343,6 @@ fn try_job(sandbox: &Sandbox, language: Language, code: &str) -> Result<(JobRepo
     let cancel =
         Cancel::new().map_err(SandboxError::at("make a handle in", &sandbox.launcher.home.jobs()))?;
     let mut printed = Printed(Vec::new());
-    let report = sandbox.run(&Job { limits, ..Job::new(language, code) }, &cancel, &mut printed)?;
+    let report = sandbox.run(&Job { limits, ..job }, &cancel, &mut printed)?;
     Ok((report, String::from_utf8_lossy(&printed.0).into_owned()))
 }

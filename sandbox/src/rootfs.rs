@@ -2,7 +2,7 @@
 //!
 //! It holds the interpreters, what they link to, a handful of text tools, and a minimal `/etc`; nothing of the
 //! host's packages, users or configuration, and no set-user-id file. A dedicated tree starts faster than a
-//! bind of `/usr` and hides what is installed.
+//! bind of `/usr` and hides what is installed. A runtime pack becomes a tree of its own in the same way.
 //!
 //! ```text
 //! <dir>/lock                     held while building or tidying
@@ -17,10 +17,14 @@
 
 mod build;
 mod digest;
+mod oci;
 mod own;
+mod pack;
 mod recipe;
+mod unpack;
 
 pub use digest::tree_sha256;
+pub use pack::RuntimePack;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -58,6 +62,27 @@ pub enum RootfsError {
     /// No interpreter was found on this machine.
     #[error("neither python3 nor node nor bash is installed")]
     NoInterpreter,
+    /// The name of a pack cannot be one.
+    #[error("not a usable name of a runtime pack: {name:?}")]
+    PackName {
+        /// The name as given.
+        name: String,
+    },
+    /// A pack has more in it than one may have.
+    #[error("{path} is too large for a runtime pack")]
+    PackTooLarge {
+        /// Its source.
+        path: PathBuf,
+    },
+    /// A pack could not be unpacked.
+    #[error("{path} cannot be unpacked")]
+    Pack {
+        /// Its source.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// Reading the sources or writing the tree failed.
     #[error("cannot {doing} {path}")]
     Io {
@@ -89,6 +114,11 @@ impl RootfsError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoInterpreter => "install python3, nodejs or bash with the system's package manager",
+            Self::PackName { .. } => "use up to 64 letters, digits, -, _ and .",
+            Self::PackTooLarge { .. } => "leave out of the image what jobs do not need",
+            Self::Pack { .. } => {
+                "give a directory, an OCI image layout or a tar file of one, with layers in tar or gzip"
+            }
             Self::Io { .. } => "check space and permissions of the directory",
             Self::Changed { .. } => "find out what changed it, end the other nodes, and start again",
             Self::Locked { .. } => "end the other process, or give this one a directory of its own",
@@ -100,6 +130,9 @@ impl RootfsError {
     }
 }
 
+/// The interpreters of a tree that was made.
+type Made = Result<BTreeMap<Language, String>, RootfsError>;
+
 /// What is known about a finished tree.
 #[derive(Serialize, Deserialize)]
 struct Manifest {
@@ -109,25 +142,40 @@ struct Manifest {
 
 impl Rootfs {
     /// Loads the tree that fits this machine's current programs from `dir`, building it first if it is absent,
-    /// damaged or out of date. Takes about 0.3 s to load and 3 s to build; deletes trees nobody uses.
+    /// damaged or out of date. Takes about 0.3 s to load and 3 s to build.
     pub fn load_or_build(dir: &Path) -> Result<Self, RootfsError> {
         let recipe = Recipe::for_this_machine()?;
+        Self::load_or(dir, &recipe.key(), |tree, _| {
+            build::build(&recipe, tree)?;
+            Ok(recipe.interpreters.clone())
+        })
+    }
+
+    /// The same for a runtime pack, and the time that its size takes.
+    pub fn load_or_unpack(dir: &Path, pack: &RuntimePack) -> Result<Self, RootfsError> {
+        Self::load_or(dir, &pack.key()?, |tree, aside| pack.build(tree, aside))
+    }
+
+    /// Deletes trees nobody uses.
+    pub fn tidy(dir: &Path) -> Result<(), RootfsError> {
+        let _building = lock(dir)?;
+        tidy(dir);
+        Ok(())
+    }
+
+    fn load_or(dir: &Path, key: &str, make: impl FnOnce(&Path, &Path) -> Made) -> Result<Self, RootfsError> {
         fs::create_dir_all(dir).map_err(RootfsError::at("create", dir))?;
         let _building = lock(dir)?;
-        let home = dir.join(recipe.key());
-        let rootfs = match Self::load(&home) {
-            Some(rootfs) => rootfs,
-            None => {
-                Self::build(&recipe, dir, &home)?;
-                Self::load(&home).ok_or_else(|| RootfsError::Io {
-                    doing: "load",
-                    path: home.clone(),
-                    source: io::ErrorKind::InvalidData.into(),
-                })?
-            }
-        };
-        tidy(dir, &home);
-        Ok(rootfs)
+        let home = dir.join(key);
+        if let Some(rootfs) = Self::load(&home) {
+            return Ok(rootfs);
+        }
+        Self::build(dir, &home, make)?;
+        Self::load(&home).ok_or_else(|| RootfsError::Io {
+            doing: "load",
+            path: home.clone(),
+            source: io::ErrorKind::InvalidData.into(),
+        })
     }
 
     /// The tree at `home`, if it is there and still what its manifest says.
@@ -143,7 +191,7 @@ impl Rootfs {
         Some(Self { path, sha256: manifest.sha256, interpreters: manifest.interpreters, _in_use: in_use })
     }
 
-    fn build(recipe: &Recipe, dir: &Path, home: &Path) -> Result<(), RootfsError> {
+    fn build(dir: &Path, home: &Path, make: impl FnOnce(&Path, &Path) -> Made) -> Result<(), RootfsError> {
         let aside = dir.join(format!(".building-{}", std::process::id()));
         remove_tree(&aside).map_err(RootfsError::at("remove", &aside))?;
         if home.exists() {
@@ -155,11 +203,11 @@ impl Rootfs {
         }
         let tree = aside.join("tree");
         fs::create_dir_all(&tree).map_err(RootfsError::at("create", &tree))?;
-        build::build(recipe, &tree)?;
-        let manifest = Manifest {
-            sha256: tree_sha256(&tree).map_err(RootfsError::at("read", &tree))?,
-            interpreters: recipe.interpreters.clone(),
-        };
+        let interpreters = make(&tree, &aside)?;
+        let layout = aside.join("layout");
+        remove_tree(&layout).map_err(RootfsError::at("remove", &layout))?;
+        let sha256 = tree_sha256(&tree).map_err(RootfsError::at("read", &tree))?;
+        let manifest = Manifest { sha256, interpreters };
         let text = serde_json::to_vec(&manifest).map_err(io::Error::from);
         let path = aside.join("manifest.json");
         text.and_then(|text| fs::write(&path, text)).map_err(RootfsError::at("write", &path))?;
@@ -189,13 +237,11 @@ fn lock(dir: &Path) -> Result<File, RootfsError> {
 }
 
 /// Deletes half-built trees and finished ones that no process uses. Called with the lock held.
-fn tidy(dir: &Path, current: &Path) {
+fn tidy(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
         let path = entry.path();
-        if path == current || !path.is_dir() {
-            continue;
-        }
-        if !is_in_use(&path)
+        if path.is_dir()
+            && !is_in_use(&path)
             && let Err(error) = remove_tree(&path)
         {
             tracing::debug!(path = %path.display(), %error, "an old root file system stays");

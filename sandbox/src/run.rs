@@ -25,9 +25,8 @@ use crate::cgroup::Usage;
 use crate::control::{Answer, Assignment};
 use crate::guest::Guest;
 use crate::guest_memory::GuestMemory;
-use crate::isolation::IsolationClass;
 use crate::job::Job;
-use crate::launch::{Kind, ceilings};
+use crate::launch::{Kind, Launcher};
 use crate::leavings::Leavings;
 use crate::limits::{
     CHUNK_BYTES, COLLECT_DEADLINE, EffectiveLimits, KILL_DEADLINE, OUTPUT_FILES_BYTES_MAX, READY_DEADLINE,
@@ -52,7 +51,7 @@ pub(crate) fn run(
     let limits = sandbox.effective_limits(&job.limits);
     let asked = Instant::now();
     let mut flight = Flight::new(sandbox.guest(&kind)?, job, limits, asked);
-    flight.watch(cancel, observer)?;
+    flight.watch(&sandbox.launcher, cancel, observer)?;
     let ended = flight.end(observer);
     Ok(flight.report(sandbox, ended))
 }
@@ -104,7 +103,12 @@ impl<'a> Flight<'a> {
     }
 
     /// Serves the job until it has nothing more to say or has to be ended. An error means that it was not started.
-    fn watch(&mut self, cancel: &Cancel, observer: &mut dyn JobObserver) -> Result<(), SandboxError> {
+    fn watch(
+        &mut self,
+        launcher: &Launcher,
+        cancel: &Cancel,
+        observer: &mut dyn JobObserver,
+    ) -> Result<(), SandboxError> {
         let mut last_look = self.asked;
         loop {
             if cancel.is_cancelled() {
@@ -112,7 +116,7 @@ impl<'a> Flight<'a> {
                 return Ok(());
             }
             if self.guest.dialogue.is_ready() {
-                self.assign().map_err(SandboxError::at("hand a job to", self.guest.dir.path()))?;
+                self.assign(launcher).map_err(SandboxError::at("hand a job to", self.guest.dir.path()))?;
                 observer.ready();
             }
             let gone = self.wait(cancel);
@@ -139,10 +143,11 @@ impl<'a> Flight<'a> {
     }
 
     /// Hands the job over: from here on its own code runs.
-    fn assign(&mut self) -> io::Result<()> {
-        self.guest.group.set_limits(&ceilings(self.limits.mem_mb, self.limits.max_pids))?;
+    fn assign(&mut self, launcher: &Launcher) -> io::Result<()> {
+        let platform = &launcher.platform;
+        self.guest.group.set_limits(&platform.ceilings(self.limits.mem_mb, self.limits.max_pids))?;
         let assignment = Assignment {
-            max_pids: self.limits.max_pids,
+            max_pids: platform.process_limit(self.limits.max_pids),
             file_bytes: self.limits.max_file_mb * MIB,
             output_bytes: OUTPUT_FILES_BYTES_MAX as u64,
             code: self.job.code.as_bytes(),
@@ -153,7 +158,7 @@ impl<'a> Flight<'a> {
         self.guest.dialogue.assign(self.job.outputs.len(), OUTPUT_FILES_BYTES_MAX);
         let usage = self.guest.group.usage();
         if usage.oom_kills.is_none() {
-            self.guest_memory = GuestMemory::of_job(self.guest.dir.path());
+            self.guest_memory = GuestMemory::of(platform, &self.guest);
         }
         let stderr = self.guest.stderr.take();
         self.stderr = stderr.map(|pipe| Capture::new(Stream::Stderr, pipe, self.limits.output_bytes));
@@ -335,12 +340,12 @@ impl<'a> Flight<'a> {
             stdout: seen(Stream::Stdout, self.stdout.take()),
             stderr: seen(Stream::Stderr, self.stderr.take()),
             posture: assigned_at.map(|_| Posture {
-                isolation_class: IsolationClass::GvisorApplicationKernel,
+                isolation_class: launcher.platform.class(),
                 bootstrap_ready: true,
-                seccomp: "oci-deny-list".to_owned(),
+                seccomp: launcher.platform.seccomp().to_owned(),
                 networking: "disabled".to_owned(),
-                runtime_version: launcher.runtime.version.clone(),
-                runtime_sha256: launcher.runtime.sha256.clone(),
+                runtime_version: launcher.platform.runtime().version.clone(),
+                runtime_sha256: launcher.platform.runtime().sha256.clone(),
                 runtime_pack: self.job.runtime.clone(),
                 rootfs_sha256: tree.map(|tree| tree.sha256.clone()).unwrap_or_default(),
                 config_sha256: self.guest.config_sha256.clone(),

@@ -16,7 +16,7 @@ use crate::limits::{Bounds, EffectiveLimits, RequestedLimits};
 use crate::pool::{Pool, PoolConfig};
 use crate::preflight::{Capabilities, Preflight};
 use crate::report::{JobObserver, JobReport};
-use crate::rootfs::RootfsError;
+use crate::rootfs::{RootfsError, RuntimePack};
 use crate::run;
 use crate::runtime::RuntimeError;
 
@@ -38,6 +38,11 @@ pub struct SandboxConfig {
     pub bounds: Bounds,
     /// How many sandboxes are started before there is a job for them.
     pub pool: PoolConfig,
+    /// Whether jobs may run in namespaces of this machine's own kernel where gVisor does not work. Weaker: a flaw of the
+    /// kernel that a program can use is a way out.
+    pub shared_kernel: bool,
+    /// Root file systems that jobs may ask for by name.
+    pub packs: Vec<RuntimePack>,
 }
 
 impl SandboxConfig {
@@ -51,6 +56,8 @@ impl SandboxConfig {
             runsc: None,
             bounds: Bounds::default(),
             pool: PoolConfig::default(),
+            shared_kernel: false,
+            packs: Vec::new(),
         }
     }
 

@@ -12,8 +12,8 @@ use tokio::time::{Duration, Instant};
 
 use crate::node::{NO_JOBS, Node, until};
 
-/// One job at a time, in gVisor.
-const ONE_SLOT: &str = "[executor]\nslots = 1\n";
+/// One job at a time, in gVisor. Nothing is kept ready: whatever is there belongs to the job.
+const ONE_SLOT: &str = "[executor]\nslots = 1\nready = 0\n";
 
 /// How long a cancelled job may take to be gone, with all its processes, on another host.
 const GONE_WITHIN: Duration = Duration::from_secs(2);

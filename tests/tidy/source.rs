@@ -14,6 +14,7 @@ const OTHER_HALVES: &[&str] = &[
     "node/tests/storage_home.rs",
     "node/tests/writer/crash.rs",
     "sandbox/tests/gvisor/lifecycle.rs",
+    "sandbox/tests/gvisor/shared_kernel.rs",
     "sandbox/tests/gvisor/without_root.rs",
 ];
 

@@ -17,6 +17,9 @@ use crate::job_files;
 use crate::printer::Stream;
 use crate::render;
 
+/// How long signing an end may take on a busy machine.
+const SIGNED_WITHIN_SECONDS: u64 = 30;
+
 /// Runs. What keeps the mesh from running the job ends with [`Exit::NotRun`], so that no code of the job's is taken
 /// for one of ours.
 pub(crate) async fn run(invocation: &Invocation, args: RunArgs) -> Result<Exit, Failure> {
@@ -139,12 +142,23 @@ pub(super) async fn ended(client: &Client, job: JobId) -> Result<JobView, Failur
     }
 }
 
+/// The job once what became of its proof is known: an end that the node here decided is signed a moment later.
+async fn attested(client: &Client, job: &JobView) -> Result<JobView, Failure> {
+    if job.attestation != AttestationView::Pending {
+        return Ok(job.clone());
+    }
+    // Behind every event there can be: answered when there will be no more.
+    client.job_events(job.job_id, u64::MAX, SIGNED_WITHIN_SECONDS).await?;
+    Ok(client.job(job.job_id).await?)
+}
+
 async fn save_evidence(
     invocation: &Invocation,
     client: &Client,
     job: &JobView,
     path: &Path,
 ) -> Result<(), Failure> {
+    let job = &attested(client, job).await?;
     if let AttestationView::Pending | AttestationView::Missing { .. } = job.attestation {
         invocation.printer.warning(&format!("no evidence to save: {}", render::job::proof(&job.attestation)));
         return Ok(());

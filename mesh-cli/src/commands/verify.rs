@@ -45,7 +45,7 @@ pub(crate) async fn verify(invocation: &Invocation, args: &VerifyArgs) -> Result
         Ok(trust) => match (proved(&bundle, &trust, expected), &args.output_dir) {
             (Ok(verified), Some(dir)) => outputs(&verified, dir).await,
             (Ok(verified), None) => Verdict::from(&verified),
-            (Err(verdict), _) => verdict,
+            (Err(reasons), _) => Verdict::not_verified(reasons),
         },
         Err(reason) => Verdict::not_verified(vec![reason]),
     };
@@ -77,12 +77,13 @@ struct Expectation<'a> {
 /// What a bundle proves to someone who trusts these keys.
 pub(crate) fn judged(bundle: &Bundle, trust: &TrustSet, expected_job: Option<&str>) -> Verdict {
     let expected = Expectation { job: expected_job, tenant: None };
-    proved(bundle, trust, expected).map_or_else(|verdict| verdict, |verified| Verdict::from(&verified))
+    proved(bundle, trust, expected).map_or_else(Verdict::not_verified, |verified| Verdict::from(&verified))
 }
 
-fn proved(bundle: &Bundle, trust: &TrustSet, expected: Expectation<'_>) -> Result<Verified, Verdict> {
+/// The same, or why it proves nothing; outermost cause first.
+fn proved(bundle: &Bundle, trust: &TrustSet, expected: Expectation<'_>) -> Result<Verified, Vec<String>> {
     let verified = bundle.verify(trust, expected.job, expected.tenant);
-    verified.map_err(|error| Verdict::not_verified(reasons(&error)))
+    verified.map_err(|error| reasons(&error))
 }
 
 /// The verdict once the files that the job left are compared with what was signed.

@@ -10,8 +10,8 @@ pub const BODY_BYTES_MAX: usize = JOB_DOCUMENT_BYTES_MAX + 64 * 1024;
 /// How long a body may take to arrive. It comes from this machine, so even this is generous.
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Bodies in memory at once: 100 MiB of them at most. One more is told `busy`.
-pub const BODIES_MAX: usize = 4;
+/// Bodies in memory at once: 400 MiB of them at most, and few are that long. One more is told `busy`.
+pub const BODIES_MAX: usize = 16;
 
 /// Requests at work at once, waits among them. One more is told `busy`.
 pub const REQUESTS_MAX: usize = 256;

@@ -3,10 +3,14 @@
 //! What is found is told twice: to the operator in full, to other members in words that hold no path of this machine.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use mesh_protocol::api::node::{Check, ExecutorView};
-use mesh_sandbox::{Probe, RuntimeError, Sandbox, SandboxConfig, SandboxError};
+use mesh_sandbox::limits::ARMED_MIB;
+use mesh_sandbox::{
+    Language, PoolConfig, Probe, RuntimeError, RuntimePack, Sandbox, SandboxConfig, SandboxError,
+};
 
 use super::{ExecutorOptions, ExecutorReport, translation};
 use crate::limits::EXECUTOR_SLOTS_MAX;
@@ -35,12 +39,23 @@ pub(super) fn prepare(options: &ExecutorOptions) -> (Option<Sandbox>, ExecutorRe
 
 fn config(options: &ExecutorOptions) -> SandboxConfig {
     let config = SandboxConfig::new(&options.dir, options.instance.clone());
+    let kept = PoolConfig::default();
+    let armed = options.ready.map_or(kept.armed, usize::from);
+    // Whoever asks for many pays for many.
+    let memory_mb = kept.memory_mb.max(armed as u64 * Language::ALL.len() as u64 * ARMED_MIB);
     SandboxConfig {
+        pool: PoolConfig { armed, memory_mb, ..kept },
         rootfs: options.rootfs.clone().unwrap_or(config.rootfs),
         runsc: options.runsc.clone(),
         bounds: translation::bounds(),
+        shared_kernel: options.shared_kernel,
+        packs: options.packs.iter().map(pack).collect(),
         ..config
     }
+}
+
+fn pack((name, source): (&String, &PathBuf)) -> RuntimePack {
+    RuntimePack { name: name.clone(), source: source.clone() }
 }
 
 fn disabled(config: &SandboxConfig) -> ExecutorReport {
@@ -86,7 +101,7 @@ fn offer(sandbox: &Sandbox, slots: u16) -> ExecutorView {
         languages: capabilities.languages.iter().map(|found| found.language.name().to_owned()).collect(),
         slots: slots.into(),
         running: 0,
-        runtimes: Some(Vec::new()),
+        runtimes: Some(capabilities.packs.iter().map(|pack| pack.name.clone()).collect()),
         unavailable: None,
     }
 }

@@ -13,8 +13,8 @@ use super::recording::Recorded;
 use super::translation;
 use super::verdict::Verdict;
 
-/// What the sandbox calls its system call filter when it has one.
-const SECCOMP_FILTER: &str = "oci-deny-list";
+/// What the sandbox calls its system call filters.
+const SECCOMP_FILTERS: [&str; 2] = ["oci-deny-list", "bpf-deny-list"];
 
 /// Why there is no account.
 #[derive(Debug, Error)]
@@ -96,7 +96,7 @@ fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, Recei
     let observed = Observed {
         isolation_class: translation::isolation(posture.isolation_class).map(|class| class.name().to_owned()),
         bootstrap_ready: Some(posture.bootstrap_ready),
-        seccomp: (posture.seccomp == SECCOMP_FILTER).then_some(true),
+        seccomp: SECCOMP_FILTERS.contains(&posture.seccomp.as_str()).then_some(true),
         networking: Some(posture.networking.clone()),
         runtime_version: Some(posture.runtime_version.clone()),
         runtime_sha256: Some(posture.runtime_sha256.parse()?),

@@ -9,6 +9,7 @@ mod http;
 pub use check::{ConfigError, Problem};
 pub use http::HttpSection;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -63,9 +64,11 @@ pub struct ExecutorSection {
     pub enabled: bool,
     /// Jobs at once; what the machine's size suggests when not set.
     pub slots: Option<u16>,
+    /// Sandboxes of each language that wait for jobs; two when not set, none with 0.
+    pub ready: Option<u16>,
     /// The gVisor runtime; looked up when not set.
     pub runsc: Option<PathBuf>,
-    /// Isolation classes jobs may run in. gVisor's is the only one there is a sandbox of.
+    /// Isolation classes jobs may run in. `linux-shared-kernel` is offered only where gVisor does not work.
     pub allow_classes: Vec<IsolationClass>,
     /// Nodes, by name or id, that may run jobs this node cannot, in order of preference. Nobody else ever does.
     pub named: Vec<String>,
@@ -83,6 +86,8 @@ pub struct ExecutorSection {
     pub storage_mb: Option<u32>,
     /// Hours a job that has ended is kept; 168 when not set, and for ever when 0.
     pub retention_hours: Option<u32>,
+    /// Root file systems that jobs may ask for: a name, and a directory or an OCI image.
+    pub packs: BTreeMap<String, PathBuf>,
 }
 
 impl ExecutorSection {
@@ -118,6 +123,7 @@ impl Default for ExecutorSection {
         Self {
             enabled: true,
             slots: None,
+            ready: None,
             runsc: None,
             allow_classes,
             named: Vec::new(),
@@ -128,6 +134,7 @@ impl Default for ExecutorSection {
             tenant_storage_mb: None,
             storage_mb: None,
             retention_hours: None,
+            packs: BTreeMap::new(),
         }
     }
 }
@@ -246,6 +253,7 @@ mod tests {
             [executor]
             enabled = false
             slots = 4
+            ready = 0
             runsc = "/opt/runsc"
             allow_classes = ["gvisor-application-kernel", "linux-shared-kernel"]
             [http]
@@ -270,6 +278,7 @@ mod tests {
         assert_eq!(config.node.advertise[0].port(), 7_370);
         assert_eq!((config.executor.slots, config.executor.allow_classes.len()), (Some(4), 2));
         assert_eq!(config.http.listen.unwrap().port(), 7_300);
+        assert_eq!(config.executor.ready, Some(0));
         let agent = &config.agents[0];
         assert_eq!(
             (agent.permission, agent.advertise),

@@ -162,9 +162,11 @@ fn options(dir: PathBuf, section: &ExecutorSection, who: Credentials) -> Executo
         dir,
         rootfs: None,
         instance: who.key.node().short(),
-        // gVisor is the one class there is: an operator who does not list it wants no jobs.
-        enabled: section.enabled && section.allow_classes.contains(&IsolationClass::GvisorApplicationKernel),
+        enabled: section.enabled,
+        shared_kernel: section.allow_classes.contains(&IsolationClass::LinuxSharedKernel),
+        packs: section.packs.clone(),
         slots: section.slots,
+        ready: section.ready,
         runsc: section.runsc.clone(),
         certificate: Some(who.leaf.as_der().to_vec()),
         key: who.key,

@@ -85,7 +85,10 @@ pub(crate) fn options(dir: &tempfile::TempDir) -> ExecutorOptions {
         instance: name.trim_start_matches('.').to_owned(),
         enabled: true,
         slots: Some(1),
+        ready: Some(0),
         runsc: None,
+        shared_kernel: false,
+        packs: BTreeMap::new(),
         key: NodeKey::from_seed(&[7; 32]),
         certificate: Some(CERTIFICATE.to_vec()),
     }

@@ -234,3 +234,31 @@ async fn pages_of_jobs_follow_each_other_while_new_ones_come() {
     let error = atlas.client.job_events(JobId::from_bytes([9; 16]), 0, 0).await.unwrap_err();
     assert!(error.to_string().contains("there is no job"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_submissions_of_one_moment_under_one_key_are_one_job() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((atlas, nova)) = pair(root.path()).await else { return };
+    let mut submissions = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let client = atlas.another_client();
+        submissions.spawn(async move {
+            let spec = JobSpec::new(Language::Bash, "echo once");
+            let request = RunRequest { idempotency_key: Some("one".into()), ..on_nova(spec) };
+            loop {
+                match client.run(&request).await {
+                    Ok(receipt) => return receipt,
+                    // A node that reads many bodies already asks to try again, which is what a key is for.
+                    Err(error) => assert!(error.to_string().contains("too many"), "{error}"),
+                }
+            }
+        });
+    }
+    let receipts = submissions.join_all().await;
+    let first = receipts[0].job_id;
+    assert!(receipts.iter().all(|receipt| receipt.job_id == first));
+    assert_eq!(receipts.iter().filter(|receipt| !receipt.replayed).count(), 1);
+    assert_eq!(atlas.client.jobs(&JobFilter::default(), 10).await.unwrap().jobs.len(), 1);
+    assert_eq!(ended(&atlas, first).await.result.unwrap().stdout, "once\n");
+    drop(nova);
+}

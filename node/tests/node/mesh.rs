@@ -79,6 +79,14 @@ impl Node {
         Self { dir, stopping, task: Some(task), client: Client::new(endpoint) }
     }
 
+    /// One more client for its operator, with connections of its own.
+    pub(crate) fn another_client(&self) -> Client {
+        let socket = Home::open(&self.dir).unwrap().socket(|_| None).unwrap();
+        let token = Token::read(&self.dir.join("tokens/operator")).unwrap();
+        let (home, lock) = (self.dir.clone(), self.dir.join("mesh.lock"));
+        Client::new(Endpoint { home, lock, socket, token: Some(token) })
+    }
+
     /// A client of this node for whoever holds the token in this file, once the file is there.
     pub(crate) async fn client_with(&self, token: &Path) -> Client {
         let deadline = tokio::time::Instant::now() + WITHIN;

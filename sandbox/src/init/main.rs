@@ -3,10 +3,12 @@
 //!
 //! It is a program of its own, compiled by this crate's build script into one static file without dependencies and put
 //! into every root file system. It runs as user 0 of the guest with the three capabilities it needs (to become another
-//! user and to end what that user left), which keeps the job, another user, from ending or tracing it.
+//! user and to end what that user left), which keeps the job, another user, from ending or tracing it. Where it is no
+//! user 0 it is the job's user, and relies on being the first process, which nobody inside can end, and on not being
+//! dumpable, which keeps others of its user out of its memory and descriptors.
 //!
 //! ```text
-//! /boot/init CODE PROGRAM ARGUMENT…
+//! /boot/init CONTROL CODE PROGRAM ARGUMENT…
 //!
 //! start PROGRAM, which says on 4 that it is up and waits on 3 ──> ready
 //! assignment ──> write CODE and inputs, lower the limits of PROGRAM, let it go on
@@ -34,8 +36,10 @@ use control::{ASSIGNMENT_BYTES_MAX, Answer, Assignment};
 const WORK: &str = "/work";
 
 fn main() -> ExitCode {
-    let Some(mut control) = system::control_socket() else { return ExitCode::FAILURE };
-    let result = serve(&mut control);
+    let mut arguments = std::env::args().skip(1);
+    let number = arguments.next().and_then(|number| number.parse().ok());
+    let Some(mut control) = number.and_then(system::control_socket) else { return ExitCode::FAILURE };
+    let result = serve(&mut control, arguments);
     if let Err(error) = &result {
         // Standard error is the job's; before it runs, what is said there is the platform's.
         eprintln!("init: {error}");
@@ -44,8 +48,7 @@ fn main() -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn serve(control: &mut File) -> io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
+fn serve(control: &mut File, mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let (Some(code), Some(program)) = (arguments.next(), arguments.next()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };

@@ -24,15 +24,19 @@ const RLIMIT_NPROC: c_int = 6;
 const SIGKILL: c_int = 9;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
+const PR_SET_DUMPABLE: c_int = 4;
 
 /// A limit, soft and hard.
 #[repr(C)]
 struct Limit(u64, u64);
 
 unsafe extern "C" {
+    fn closefrom(lowest: c_int);
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn geteuid() -> c_uint;
+    fn prctl(option: c_int, ...) -> c_int;
     fn prlimit(pid: c_int, resource: c_int, new: *const Limit, old: *mut Limit) -> c_int;
     fn setgroups(count: usize, list: *const c_uint) -> c_int;
     fn setresgid(real: c_uint, effective: c_uint, saved: c_uint) -> c_int;
@@ -44,10 +48,19 @@ fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Takes the control socket, which no other process is to have.
-pub(super) fn control_socket() -> Option<File> {
+/// Takes the control socket, which no other process is to have, and moves it to its place.
+pub(super) fn control_socket(at: c_int) -> Option<File> {
+    if at != CONTROL {
+        // SAFETY: no memory is involved; a wrong descriptor is an error.
+        check(unsafe { dup2(at, CONTROL) }).ok()?;
+    }
+    // SAFETY: no memory is involved, and this program owns no descriptor yet. Whatever else the platform left open is
+    // no business of a job.
+    unsafe { closefrom(CONTROL + 1) };
     // SAFETY: no memory is involved; a wrong descriptor is an error.
     check(unsafe { fcntl(CONTROL, F_SETFD, FD_CLOEXEC) }).ok()?;
+    // SAFETY: no memory is involved.
+    check(unsafe { prctl(PR_SET_DUMPABLE, 0) }).ok()?;
     // SAFETY: the descriptor is open, as the line above found, and nothing else in this program owns it.
     Some(unsafe { File::from_raw_fd(CONTROL) })
 }
@@ -69,7 +82,10 @@ pub(super) fn start(
     let (go_inside, go) = io::pipe()?;
     let (up, up_inside) = io::pipe()?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(directory).uid(JOB).gid(JOB);
+    command.args(arguments).current_dir(directory);
+    if is_apart() {
+        command.uid(JOB).gid(JOB);
+    }
     let (go_fd, up_fd) = (go_inside.as_raw_fd(), up_inside.as_raw_fd());
     let place = move || {
         // SAFETY: dup2 is async-signal-safe and involves no memory.
@@ -94,9 +110,7 @@ impl Interpreter {
         // The limits of another user's process need a capability that this one does not have, those of one's own (by
         // the real user) none.
         real_user(JOB)?;
-        // gVisor counts a process with the user that it was born as, which was user 0 for the first of the job.
-        let others = processes.saturating_sub(1);
-        for (resource, most) in [(RLIMIT_NPROC, others), (RLIMIT_FSIZE, file_bytes)] {
+        for (resource, most) in [(RLIMIT_NPROC, processes), (RLIMIT_FSIZE, file_bytes)] {
             // SAFETY: the pointer is to a live value, and a null pointer says that the old limit is not wanted.
             check(unsafe { prlimit(self.pid(), resource, &Limit(most, most), std::ptr::null_mut()) })?;
         }
@@ -125,7 +139,16 @@ impl Interpreter {
     }
 }
 
+/// Whether this process and the job are two users.
+fn is_apart() -> bool {
+    // SAFETY: no memory is involved.
+    unsafe { geteuid() == 0 }
+}
+
 fn real_user(id: c_uint) -> io::Result<()> {
+    if !is_apart() {
+        return Ok(());
+    }
     // SAFETY: no memory is involved.
     check(unsafe { setresgid(id, SAME, SAME) })?;
     // SAFETY: no memory is involved.
@@ -148,6 +171,9 @@ pub(super) fn end_everything_else() {
 
 /// Gives up user 0 for good.
 pub(super) fn become_the_jobs_user() -> io::Result<()> {
+    if !is_apart() {
+        return Ok(());
+    }
     // SAFETY: an empty list needs no pointer.
     check(unsafe { setgroups(0, std::ptr::null()) })?;
     // SAFETY: no memory is involved.

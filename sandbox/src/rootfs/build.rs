@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
+use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
@@ -14,7 +15,7 @@ use super::recipe::Recipe;
 
 /// Directories jobs expect, most of them mount points. Every mount point is made here: gVisor would make a
 /// missing one itself, on the host, and thereby change a tree that others rely on.
-const DIRS: &[&str] = &["boot", "dev", "etc", "job", "proc", "sys", "tmp", "usr", "var/tmp", "work"];
+const DIRS: &[&str] = &["boot", "dev", "etc", "job", "proc", "sys", "tmp", "usr", "var", "var/tmp", "work"];
 /// Links of a merged `/usr`, made when the host has them.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64"];
 /// Longest chain of symbolic links followed.
@@ -22,10 +23,6 @@ const LINKS_MAX: usize = 16;
 
 /// Builds `recipe` in the empty directory `tree`.
 pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
-    for dir in DIRS {
-        let path = tree.join(dir);
-        fs::create_dir_all(&path).map_err(RootfsError::at("create", &path))?;
-    }
     for name in MERGED {
         if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
             let inside = tree.join(target.strip_prefix("/").unwrap_or(&target));
@@ -38,7 +35,20 @@ pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
     for file in &recipe.files {
         place(file, tree, &mut placed)?;
     }
-    write_own(&recipe.own, tree)?;
+    complete(tree, &recipe.own)
+}
+
+/// Adds what every tree needs: mount points, which have to be real directories, and files of ours.
+pub(super) fn complete(tree: &Path, own: &[OwnFile]) -> Result<(), RootfsError> {
+    for dir in DIRS {
+        let path = tree.join(dir);
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link {
+            fs::remove_file(&path).map_err(RootfsError::at("remove", &path))?;
+        }
+        fs::create_dir_all(&path).map_err(RootfsError::at("create", &path))?;
+    }
+    write_own(own, tree)?;
     open_directories(tree)
 }
 
@@ -46,6 +56,13 @@ pub(super) fn build(recipe: &Recipe, tree: &Path) -> Result<(), RootfsError> {
 fn write_own(files: &[OwnFile], tree: &Path) -> Result<(), RootfsError> {
     for file in files {
         let path = tree.join(&file.path);
+        // What a pack has there may be a link, or not to be written to.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(RootfsError::at("replace", &path)(error));
+            }
+            _ => {}
+        }
         fs::write(&path, &file.contents).map_err(RootfsError::at("write", &path))?;
         set_mode(&path, file.mode)?;
     }
@@ -111,7 +128,7 @@ fn resolve(link: &Path, target: &Path) -> PathBuf {
     resolved
 }
 
-fn copy(source: &Path, destination: &Path) -> Result<(), RootfsError> {
+pub(super) fn copy(source: &Path, destination: &Path) -> Result<(), RootfsError> {
     fs::copy(source, destination).map_err(RootfsError::at("copy", source))?;
     let metadata = fs::metadata(source).map_err(RootfsError::at("read", source))?;
     if let Ok(modified) = metadata.modified() {

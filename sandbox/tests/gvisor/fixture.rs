@@ -29,7 +29,12 @@ pub(crate) const HOME: &str = "MESH_SANDBOX_TEST_HOME";
 pub(crate) fn open_in(dir: PathBuf) -> Result<Fixture, SandboxError> {
     let config = SandboxConfig::new(&dir, "own");
     let sandbox = Sandbox::preflight(&config).sandbox?;
-    Ok(Fixture { sandbox, config, _dir: tempfile::tempdir().unwrap() })
+    Ok(of(sandbox, config))
+}
+
+/// A sandbox whose directory is somebody else's business.
+pub(crate) fn of(sandbox: Sandbox, config: SandboxConfig) -> Fixture {
+    Fixture { sandbox, config, _dir: tempfile::tempdir().unwrap() }
 }
 
 /// An open sandbox and the directory it lives in.

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use mesh_sandbox::{Cancel, Job, Language, Outcome, RuntimeError, Sandbox, SandboxError};
+use mesh_sandbox::{Cancel, Job, KilledBy, Language, Outcome, RuntimeError, Sandbox, SandboxError};
 
-use crate::fixture::{Log, config, open, processes_naming};
+use crate::fixture::{Log, config, open, open_with, processes_naming};
 
 #[test]
 fn nothing_can_be_reached_over_a_network() {
@@ -207,4 +207,23 @@ fn a_runtime_that_exits_with_zero_without_ready_is_not_believed() {
     let preflight = Sandbox::preflight(&config);
     let error = preflight.sandbox.err().unwrap();
     assert!(matches!(error, SandboxError::Unproven { probe: "isolation" }), "{error:?}");
+}
+
+#[test]
+fn a_runtime_that_breaks_later_gives_an_error_that_no_tenant_reads_and_never_a_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runsc, broken) = (dir.path().join("runsc"), dir.path().join("broken"));
+    script(
+        &runsc,
+        &format!(
+            "#!/bin/sh\nif [ -e {0} ]; then echo cannot read {0} >&2; exit 0; fi\nexec runsc \"$@\"\n",
+            broken.display()
+        ),
+    );
+    let Some(fixture) = open_with(|config| config.runsc = Some(runsc)) else { return };
+    fs::write(&broken, "").unwrap();
+    let (report, log) = fixture.bash("echo ran");
+    assert_eq!((report.outcome, report.killed_by), (Outcome::Error, Some(KilledBy::NotReady)));
+    assert_eq!((report.posture, report.exit_code, log.out(), log.err()), (None, None, "", ""));
+    assert!(report.diagnostic.unwrap().contains("cannot read"));
 }

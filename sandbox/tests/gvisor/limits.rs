@@ -154,6 +154,14 @@ fn one_line_without_end_is_cut_but_not_ended_below_the_multiple() {
 }
 
 #[test]
+fn one_line_of_ten_mebibytes_is_bounded() {
+    let Some(fixture) = open() else { return };
+    let (report, log) = fixture.bash("head -c 10M /dev/zero | tr '\\0' a");
+    assert_eq!((report.outcome, report.killed_by), (Outcome::Failed, Some(KilledBy::Output)));
+    assert!(log.stdout.len() == 1 << 20 && report.stdout.truncated, "{report:?}");
+}
+
+#[test]
 fn a_file_beyond_its_size_fails_inside() {
     let Some(fixture) = open() else { return };
     let limits = RequestedLimits { max_file_mb: Some(1), ..wall(10) };
@@ -177,6 +185,17 @@ fn what_was_asked_for_and_what_was_given_are_both_reported() {
     assert_eq!(report.effective_limits.wall_seconds, bounds.wall_seconds.max);
     assert_eq!(report.effective_limits.mem_mb, bounds.mem_mb.min);
     assert_eq!(report.outcome, Outcome::Succeeded, "the smallest memory is enough for a shell");
+}
+
+#[test]
+fn memory_of_a_unified_tree_is_enforced_by_its_controller() {
+    let Some(fixture) = open() else { return };
+    if fixture.sandbox.capabilities().cgroups != CgroupKind::V2 {
+        eprintln!("SKIPPED: the memory controller is not in a unified tree here");
+        return;
+    }
+    must_be_out_of_memory(&fixture, Language::Python, "x = []\nwhile True: x.append(bytearray(1 << 20))");
+    must_be_out_of_memory(&fixture, Language::Bash, "python3 -c 'bytearray(1 << 30)'; exit 0");
 }
 
 #[test]

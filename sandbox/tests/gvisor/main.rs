@@ -11,5 +11,7 @@ mod languages;
 mod lifecycle;
 mod limits;
 mod outputs;
+mod packs;
 mod pool;
+mod shared_kernel;
 mod without_root;

@@ -123,11 +123,17 @@ fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
 #[test]
 fn a_sandbox_that_died_while_it_waited_is_not_given_a_job() {
     let Some(fixture) = full(1, LONG) else { return };
-    for pid in processes_naming(&fixture.config.home) {
+    let waiting = processes_naming(&fixture.config.home);
+    for &pid in &waiting {
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
             rustix::process::Signal::KILL,
         );
+    }
+    let started = std::time::Instant::now();
+    while processes_naming(&fixture.config.home).iter().any(|pid| waiting.contains(pid)) {
+        assert!(started.elapsed() < Duration::from_secs(10), "what was stopped does not die");
+        std::thread::yield_now();
     }
     for language in Language::ALL {
         let code = match language {

@@ -16,7 +16,7 @@ use mesh_protocol::evidence::event::{Event, EventKind};
 use mesh_protocol::evidence::limits;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec, Language};
-use mesh_protocol::message::{JobRequest, PeerMessage, StopReason};
+use mesh_protocol::message::{JOB_EVENTS_MAX, JobRequest, PeerMessage, StopReason};
 use mesh_protocol::policy::Permission;
 use serde::{Deserialize, Serialize};
 
@@ -277,9 +277,17 @@ pub(crate) fn told(
         turn.actions.push(Action::JobChanged(job));
         return Ok(());
     }
-    let events = told.iter().filter_map(|event| serde_json::to_string(event).ok()).collect();
-    let message = turn.message_id();
-    turn.send(origin, message, Class::Status, PeerMessage::JobEvents { job, events }).map(drop)
+    // Its origin has nothing of it yet: `accepted` goes with what follows it.
+    let first = told.first().is_some_and(|event| event.seq == 2);
+    let accepted = if first { events::after(turn.tx, key, 0, 1)? } else { Vec::new() };
+    let texts: Vec<String> =
+        accepted.iter().chain(told).filter_map(|event| serde_json::to_string(event).ok()).collect();
+    for events in texts.chunks(JOB_EVENTS_MAX) {
+        let message = turn.message_id();
+        let events = PeerMessage::JobEvents { job, events: events.to_vec() };
+        turn.send(origin, message, Class::Status, events)?;
+    }
+    Ok(())
 }
 
 /// The sandbox is done, or has attested the end of one it closed.

@@ -294,6 +294,28 @@ fn events_are_kept_from_accepted_on_and_read_behind_a_cursor() {
 }
 
 #[test]
+fn events_reach_the_asking_node_as_they_happen_and_what_does_not_follow_is_not_taken() {
+    let mut pair = Pair::new();
+    pair.link();
+    let receipt = run(&mut pair, A, None).unwrap();
+    let ticket = started(&mut pair);
+    let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
+    let mut chain = Chain::resume(job.to_string(), ticket.events.clone()).unwrap();
+    for _ in 0..64 {
+        chain.append(1, EventKind::Stdout, Value::Null).unwrap();
+    }
+    pair.event(B, Event::JobEvents { origin, job, attempt, events: chain.events()[1..].to_vec() });
+    let read = |pair: &Pair| events::after(&pair.nodes[A].store, (pair.nodes[A].id, job), 0, 100).unwrap();
+    assert_eq!(read(&pair), chain.events(), "`accepted` with them, in messages of at most 64");
+    // One is lost on the way: what follows it waits for the evidence.
+    chain.append(1, EventKind::Stdout, Value::Null).unwrap();
+    chain.append(1, EventKind::Stdout, Value::Null).unwrap();
+    pair.event(B, Event::JobEvents { origin, job, attempt, events: chain.events()[66..].to_vec() });
+    assert_eq!(read(&pair).len(), 65);
+    assert_eq!(pair.row::<Job>(A, &receipt.job_id).status, JobStatus::Queued);
+}
+
+#[test]
 fn an_end_that_this_node_decides_is_attested_by_it_and_asked_for_again_after_a_crash() {
     let mut pair = Pair::new();
     // Never linked: nothing was sent.

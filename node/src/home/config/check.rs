@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::{AgentSection, Config, ExecutorSection, HttpSection};
 use crate::limits::{
     AGENT_TIME_LIMIT_SECONDS_MAX, AGENTS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, CONFIG_BYTES_MAX,
-    ENVIRONMENT_NAMES_MAX, EXECUTOR_SLOTS_MAX,
+    ENVIRONMENT_NAMES_MAX, EXECUTOR_READY_MAX, EXECUTOR_SLOTS_MAX,
 };
 
 /// Why a configuration is not used. The node does not start with half of one.
@@ -87,6 +87,12 @@ pub enum Problem {
         /// How many are allowed.
         limit: usize,
     },
+    /// A number that is too large.
+    #[error("must be at most {limit}")]
+    TooLarge {
+        /// The largest allowed.
+        limit: u32,
+    },
     /// A number outside its range.
     #[error("must be from 1 to {limit}")]
     OutOfRange {
@@ -139,9 +145,16 @@ fn executor(section: &ExecutorSection) -> Option<Found> {
     let slots = section.slots.unwrap_or(1);
     let range = Problem::OutOfRange { limit: EXECUTOR_SLOTS_MAX.into() };
     let relative = section.runsc.as_ref().is_some_and(|path| !path.is_absolute());
+    let relative_pack = section.packs.values().any(|path| !path.is_absolute());
     let no_class = section.enabled && section.allow_classes.is_empty();
+    let too_many_ready = section.ready.is_some_and(|ready| ready > EXECUTOR_READY_MAX);
     found("executor.slots", range, slots == 0 || slots > EXECUTOR_SLOTS_MAX)
+        .or_else(|| {
+            let limit = Problem::TooLarge { limit: EXECUTOR_READY_MAX.into() };
+            found("executor.ready", limit, too_many_ready)
+        })
         .or_else(|| found("executor.runsc", Problem::NotAbsolute, relative))
+        .or_else(|| found("executor.packs", Problem::NotAbsolute, relative_pack))
         .or_else(|| found("executor.allow_classes", Problem::Empty, no_class))
 }
 
@@ -228,7 +241,11 @@ mod tests {
             problem("[executor]\nslots = 0"),
             (key("executor.slots"), Problem::OutOfRange { limit: EXECUTOR_SLOTS_MAX.into() })
         );
+        let limit = EXECUTOR_READY_MAX.into();
+        assert_eq!(problem("[executor]\nready = 257"), (key("executor.ready"), Problem::TooLarge { limit }));
         assert_eq!(problem("[executor]\nrunsc = \"runsc\""), (key("executor.runsc"), Problem::NotAbsolute));
+        let pack = "[executor.packs]\nscience = \"science.tar\"";
+        assert_eq!(problem(pack), (key("executor.packs"), Problem::NotAbsolute));
         assert_eq!(
             problem("[executor]\nallow_classes = []"),
             (key("executor.allow_classes"), Problem::Empty)
