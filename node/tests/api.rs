@@ -20,6 +20,8 @@ mod listener;
 mod operations;
 #[path = "api/scripted.rs"]
 mod scripted;
+#[path = "api/streams.rs"]
+mod streams;
 #[path = "api/tenants.rs"]
 mod tenants;
 #[path = "api/world.rs"]

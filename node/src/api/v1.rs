@@ -21,11 +21,15 @@ mod handlers;
 mod jobs;
 pub mod keys;
 pub mod limits;
+pub mod metrics;
+mod openapi;
 mod rate;
 mod room;
 pub mod route;
 pub mod scope;
 mod service;
+mod stream;
+mod tickets;
 
 use std::sync::Arc;
 
@@ -41,9 +45,11 @@ use super::Hosts;
 use crate::service::Service;
 use keys::Authority;
 use limits::Limits;
+use metrics::{Metrics, MetricsToken};
 use rate::Rates;
 use room::Room;
 use route::Route;
+use tickets::Tickets;
 
 /// The host that means this API on the Unix socket, where [`super::UNIX_HOST`] means the node's own.
 pub const UNIX_HOST: &str = "jobs.mesh.local";
@@ -53,6 +59,8 @@ pub const UNIX_HOST: &str = "jobs.mesh.local";
 pub struct Surface {
     /// Who knows which credentials, asked in this order.
     pub authorities: Vec<Arc<dyn Authority>>,
+    /// Who may see the figures of all; nobody when there is none.
+    pub metrics_token: Option<MetricsToken>,
     /// The hosts it serves.
     pub hosts: Hosts,
     /// How much it does at once, and how patiently.
@@ -73,12 +81,17 @@ struct Api<S> {
     waits: Arc<Room>,
     /// Large answers that may still be under way.
     answers: Arc<Room>,
+    /// Streams that may still be open.
+    streams: Arc<Room>,
+    tickets: Tickets,
+    metrics: Metrics,
+    metrics_token: Option<MetricsToken>,
     stopping: CancellationToken,
 }
 
 /// The router of every route of [`Route::ALL`], for one listener.
 pub fn router<S: Service>(service: Arc<S>, surface: Surface) -> Router {
-    let Surface { authorities, hosts, limits, stopping } = surface;
+    let Surface { authorities, metrics_token, hosts, limits, stopping } = surface;
     let api = Arc::new(Api {
         service,
         authorities,
@@ -86,6 +99,10 @@ pub fn router<S: Service>(service: Arc<S>, surface: Surface) -> Router {
         bodies: Room::new("submit_body_capacity", limits.bodies),
         waits: Room::new("result_wait_capacity", limits.waits),
         answers: Room::new("response_capacity", limits.answers),
+        streams: Room::new("stream_capacity", limits.streams),
+        tickets: Tickets::default(),
+        metrics: Metrics::default(),
+        metrics_token,
         limits,
         stopping,
     });

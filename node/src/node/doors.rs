@@ -13,6 +13,7 @@ use crate::api::limits::Limits;
 use crate::api::tokens::{Token, Tokens};
 use crate::api::v1::keys::file::KeyFile;
 use crate::api::v1::keys::{Authority, Operator};
+use crate::api::v1::metrics::MetricsToken;
 use crate::api::{self, Hosts, listener, v1};
 use crate::home::{Home, HttpSection};
 use crate::local::Local;
@@ -22,6 +23,7 @@ pub(super) struct Doors {
     pub(super) tokens: Arc<Tokens>,
     /// Knows the tenants.
     keys: Option<Arc<dyn Authority>>,
+    metrics_token: Option<MetricsToken>,
     port: Option<TcpListener>,
     limits: v1::limits::Limits,
 }
@@ -37,6 +39,7 @@ impl Doors {
             }
             _ => None,
         };
+        let metrics_token = http.metrics_token.as_deref().map(MetricsToken::read).transpose()?;
         let bind =
             |address| listener::bind_tcp(address).map_err(|source| NodeError::Socket { address, source });
         let port = http.listen.map(bind).transpose()?;
@@ -44,7 +47,7 @@ impl Doors {
         if let Some(given) = http.requests_per_minute {
             limits.requests_per_minute = given;
         }
-        Ok(Self { tokens, keys, port, limits })
+        Ok(Self { tokens, keys, metrics_token, port, limits })
     }
 
     /// Answers until `stopping` is cancelled.
@@ -56,7 +59,13 @@ impl Doors {
     ) -> Result<JoinHandle<()>, NodeError> {
         let operator: Arc<dyn Authority> = Arc::new(Operator(Arc::clone(&self.tokens)));
         let jobs = |authorities, hosts| {
-            let surface = v1::Surface { authorities, hosts, limits: self.limits, stopping: stopping.clone() };
+            let surface = v1::Surface {
+                authorities,
+                metrics_token: self.metrics_token.clone(),
+                hosts,
+                limits: self.limits,
+                stopping: stopping.clone(),
+            };
             v1::router(Arc::clone(&local), surface)
         };
         let here = self.keys.iter().cloned().chain([operator]).collect();

@@ -6,7 +6,7 @@ use mesh_node::api::v1::scope::Scope;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::scripted::JOB;
-use crate::tenants::{self, Tenants, credential, key, private, refused, with};
+use crate::tenants::{self, METRICS_TOKEN, Tenants, credential, key, private, refused, with};
 
 const JOB_BODY: &str = r#"{"language":"python","code":"print(1)"}"#;
 
@@ -23,11 +23,13 @@ async fn every_route_that_needs_a_key_says_so_before_anything_else() {
         let request = format!("{method} {path}?junk=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let answer = tenants.raw(&request).await;
         match route.access() {
-            Access::Key(_) => {
+            Access::Key(_) | Access::KeyOrTicket(_) => {
                 assert_eq!(refused(&answer), code(401, "missing_api_key"), "{path}");
                 assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
             }
-            Access::Anyone => assert_eq!(refused(&answer), code(400, "unknown_query_parameter"), "{path}"),
+            Access::Anyone | Access::MetricsToken => {
+                assert_eq!(refused(&answer), code(400, "unknown_query_parameter"), "{path}");
+            }
         }
         assert_eq!(answer.header("cache-control"), Some("no-store"));
         assert_eq!(answer.header("pragma"), Some("no-cache"));
@@ -125,6 +127,8 @@ async fn an_unknown_route_and_a_wrong_method_have_the_one_error_shape_and_an_id_
     let mine = "x-request-id: forged\r\n";
     let unknown = tenants.raw(&format!("{}{mine}\r\n", tenants.head("all", "GET /v2/jobs"))).await;
     assert_eq!(refused(&unknown), code(404, "not_found"));
+    let tokens = tenants.get("all", "/.well-known/oauth-protected-resource").await;
+    assert_eq!(refused(&tokens), code(404, "oauth_not_configured"));
     let wrong = tenants.raw(&format!("{}{mine}\r\n", tenants.head("all", "PUT /v1/jobs"))).await;
     assert_eq!(refused(&wrong), code(405, "method_not_allowed"));
     let id = wrong.header("x-request-id").unwrap();
@@ -171,4 +175,79 @@ fn files_that_others_can_read_or_that_are_not_understood_are_not_used() {
     assert!(KeyFile::read(&credentials, &pepper).unwrap_err().to_string().contains("twice"));
     let short = private(&dir.path().join("short"), "00ff");
     assert!(matches!(KeyFile::read(&credentials, &short), Err(KeysError::Malformed { .. })));
+}
+
+#[tokio::test]
+async fn the_figures_of_all_need_their_own_token_and_name_nobody() {
+    let tenants = Tenants::new();
+    let host = tenants.address;
+    let ask = |token: &str, accept: &str| {
+        format!(
+            "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nAccept: \
+             {accept}\r\n\r\n"
+        )
+    };
+    assert_eq!(tenants.submit("all", "", JOB_BODY).await.status, 201);
+    for token in [&key("all"), "wrong"] {
+        assert_eq!(refused(&tenants.raw(&ask(token, "*/*")).await), code(401, "invalid_metrics_token"));
+    }
+    let plain = tenants.raw(&ask(METRICS_TOKEN, "*/*")).await;
+    assert_eq!(plain.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let line = "mesh_http_requests_total{method=\"POST\",route=\"/v1/jobs\",status=\"201\"} 1\n";
+    assert!(
+        plain.body.contains(line) && plain.body.contains("# TYPE mesh_http_requests_total counter\n"),
+        "{}",
+        plain.body
+    );
+    let open = tenants.raw(&ask(METRICS_TOKEN, "application/openmetrics-text; version=1.0.0")).await;
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(
+        open.body.contains(line) && open.body.contains("# TYPE mesh_http_requests counter\n"),
+        "{}",
+        open.body
+    );
+    assert!(open.body.ends_with("# EOF\n"));
+    for answer in [&plain, &open] {
+        assert!(!answer.body.contains("acme") && !answer.body.contains(&JOB.to_string()));
+    }
+    let own = tenants.get("all", "/v1/metrics").await;
+    assert!(own.body.contains(line) && !own.body.contains("acme"), "{}", own.body);
+    let other = tenants.get("other", "/v1/metrics").await;
+    assert!(!other.body.contains("POST"), "others' requests are not in it: {}", other.body);
+}
+
+#[tokio::test]
+async fn the_description_has_every_route_and_every_member_of_real_answers() {
+    let tenants = Tenants::new();
+    let document = tenants.get("all", "/openapi.json").await.json();
+    for route in Route::ALL {
+        let verb = route.verb().method().as_str().to_ascii_lowercase();
+        assert!(document["paths"][route.path()][&verb].is_object(), "{route:?}");
+    }
+    let schema = |path: &str, status: &str| {
+        let answer =
+            &document["paths"][path]["get"]["responses"][status]["content"]["application/json"]["schema"];
+        let pointer = answer["$ref"].as_str().unwrap().trim_start_matches('#').to_owned();
+        document.pointer(&pointer).unwrap()["properties"].clone()
+    };
+    for (path, target, status) in [
+        ("/v1/jobs", "/v1/jobs".to_owned(), "200"),
+        ("/v1/jobs/{id}", format!("/v1/jobs/{JOB}"), "200"),
+        ("/v1/jobs/{id}/result", format!("/v1/jobs/{JOB}/result?wait_seconds=0"), "202"),
+        ("/v1/jobs/{id}/replay", format!("/v1/jobs/{JOB}/replay"), "200"),
+        ("/v1/capabilities", "/v1/capabilities".to_owned(), "200"),
+        ("/v1/status", "/v1/status".to_owned(), "200"),
+        ("/v1/whoami", "/v1/whoami".to_owned(), "200"),
+        ("/readyz", "/readyz".to_owned(), "200"),
+    ] {
+        let answer = tenants.get("all", &target).await;
+        assert_eq!(answer.status.to_string(), status, "{target}");
+        let known = schema(path, status);
+        for member in answer.json().as_object().unwrap().keys() {
+            assert!(known.get(member).is_some(), "{path}: {member}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hmac::{Hmac, KeyInit, Mac};
 use mesh_node::api::v1::keys::file::KeyFile;
 use mesh_node::api::v1::limits::Limits;
+use mesh_node::api::v1::metrics::MetricsToken;
 use mesh_node::api::v1::scope::Scope;
 use mesh_node::api::v1::{Surface, router};
 use mesh_node::api::{Hosts, listener};
@@ -20,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scripted::Scripted;
 use crate::world::Answer;
+
+/// What the metrics are seen with.
+pub(crate) const METRICS_TOKEN: &str = "figures-for-monitoring";
 
 pub(crate) const PEPPER: [u8; 32] = [9; 32];
 
@@ -93,7 +97,14 @@ impl Tenants {
         let address = port.local_addr().unwrap();
         let (service, stopping) = (Arc::new(Scripted::new()), CancellationToken::new());
         let hosts = Hosts::loopback(address.port());
-        let surface = Surface { authorities: vec![keys], hosts, limits, stopping: stopping.clone() };
+        let token = private(&dir.path().join("metrics"), METRICS_TOKEN);
+        let surface = Surface {
+            authorities: vec![keys],
+            metrics_token: Some(MetricsToken::read(&token).unwrap()),
+            hosts,
+            limits,
+            stopping: stopping.clone(),
+        };
         let router = router(Arc::clone(&service), surface);
         tokio::spawn(listener::serve_tcp(port, router, stopping.clone()));
         Self { service, stopping, address, _dir: dir }

@@ -332,3 +332,51 @@ async fn the_unix_socket_has_both_apis_by_host_and_takes_the_operators_token_for
         "the operator's token is good on the socket only"
     );
 }
+
+/// The text of the next message of a stream; `None` once it is closed.
+async fn message(stream: &mut TcpStream) -> Option<String> {
+    let opcode = stream.read_u8().await.unwrap() & 0x0f;
+    let length = match stream.read_u8().await.unwrap() {
+        126 => usize::from(stream.read_u16().await.unwrap()),
+        127 => usize::try_from(stream.read_u64().await.unwrap()).unwrap(),
+        short => short.into(),
+    };
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).await.unwrap();
+    (opcode == 1).then(|| String::from_utf8(content).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_tells_what_happened_then_what_happens_and_closes_after_the_end() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(server) = Server::running(root.path()).await else { return };
+    let job = json!({"language": "bash", "code": "echo first; sleep 1; echo second"});
+    let place = server.accepted("acme", &job).await;
+    let ticket = server.send("acme", &format!("POST {place}/stream-ticket"), "", "").await.json();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!(
+        "GET {place}/stream?ticket={} HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\nUpgrade: \
+         websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        ticket["ticket"].as_str().unwrap(),
+        server.address
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "));
+    let mut events: Vec<Value> = Vec::new();
+    while let Some(text) = message(&mut stream).await {
+        events.push(serde_json::from_str(&text).unwrap());
+        if events.len() == 1 {
+            let status = server.get("acme", &place).await.json()["terminal"].clone();
+            assert_eq!(status, json!(false), "the first event came while the job was there");
+        }
+    }
+    let kinds: Vec<&str> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["accepted", "started", "stdout", "stdout", "finished"]);
+    server.attested("acme", &place).await;
+    let stored = server.get("acme", &format!("{place}/replay")).await.json();
+    assert_eq!(stored["events"], Value::Array(events), "the stream said what is stored");
+}

@@ -7,17 +7,18 @@ use mesh_protocol::evidence::event::Event;
 use mesh_protocol::evidence::receipt::{FileDigest, Limits};
 use mesh_protocol::id::JobId;
 use mesh_protocol::job::{Contents, JobLimits, JobStatus, Language};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::scope::Scope;
 
 /// The body of every refusal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ErrorBody {
     pub(super) error: ErrorDocument,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ErrorDocument {
     pub(super) code: String,
     pub(super) message: String,
@@ -26,19 +27,26 @@ pub(super) struct ErrorDocument {
 }
 
 /// A job that was accepted.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Accepted {
+    #[schemars(with = "String")]
     pub(super) job_id: JobId,
+    #[schemars(with = "String")]
     pub(super) status: JobStatus,
+    pub(super) stream_url: String,
+    pub(super) stream_ticket_url: String,
     pub(super) replay_url: String,
     pub(super) result_url: String,
 }
 
 /// A job in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Summary {
+    #[schemars(with = "String")]
     pub(super) job_id: JobId,
+    #[schemars(with = "String")]
     pub(super) language: Language,
+    #[schemars(with = "String")]
     pub(super) status: JobStatus,
     pub(super) terminal: bool,
     pub(super) principal_id: Option<String>,
@@ -50,14 +58,14 @@ pub(super) struct Summary {
     pub(super) updated_at_ms: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Page {
     pub(super) jobs: Vec<Summary>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// One job.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Detail {
     #[serde(flatten)]
     pub(super) summary: Summary,
@@ -70,30 +78,35 @@ pub(super) struct Detail {
     pub(super) attestation: Attestation,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RequestedSpec {
+    #[schemars(with = "String")]
     pub(super) language: Language,
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub(super) limits: JobLimits,
     pub(super) requirements: Requirements,
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub(super) files: Vec<FileDigest>,
     pub(super) outputs: Vec<String>,
     pub(super) runtime: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Requirements {
     pub(super) minimum_isolation: &'static str,
 }
 
 /// What was in force: a limit that was not enforced is `null`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EffectiveSpec {
+    #[schemars(with = "String")]
     pub(super) language: Language,
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub(super) limits: Limits,
     pub(super) runtime: Option<String>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct ExecutionPolicy {
     pub(super) isolation_class: Option<String>,
     pub(super) bootstrap_ready: Option<bool>,
@@ -105,9 +118,10 @@ pub(super) struct ExecutionPolicy {
     pub(super) policy_sha256: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Attestation {
     #[serde(flatten)]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub(super) view: AttestationView,
     pub(super) tenant: String,
     pub(super) attestation_url: String,
@@ -115,7 +129,7 @@ pub(super) struct Attestation {
 }
 
 /// What a cancellation came to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Cancelled {
     pub(super) job: Summary,
     pub(super) cancellation_requested: bool,
@@ -123,9 +137,11 @@ pub(super) struct Cancelled {
 }
 
 /// What a job wrote and left.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Outcome {
+    #[schemars(with = "String")]
     pub(super) job_id: JobId,
+    #[schemars(with = "String")]
     pub(super) status: JobStatus,
     pub(super) exit_code: Option<i32>,
     pub(super) killed_by: Option<String>,
@@ -137,21 +153,30 @@ pub(super) struct Outcome {
     pub(super) artifacts: Vec<Artifact>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Artifact {
     pub(super) path: String,
+    #[schemars(with = "String")]
     pub(super) content_base64: Contents,
     pub(super) size_bytes: u64,
     pub(super) sha256: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Replay {
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub(super) events: Vec<Event>,
     pub(super) next_cursor: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct StreamTicket {
+    pub(super) ticket: String,
+    pub(super) stream_url: String,
+    pub(super) expires_at_ms: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PublicKey {
     pub(super) algorithm: &'static str,
     pub(super) key_id: String,
@@ -159,11 +184,13 @@ pub(super) struct PublicKey {
     pub(super) notice: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Capabilities {
     pub(super) version: String,
+    #[schemars(with = "Vec<String>")]
     pub(super) languages: Vec<Language>,
     pub(super) execution: Execution,
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub(super) limits: JobBounds,
     pub(super) features: Features,
     pub(super) attestations: SignedAttestations,
@@ -171,7 +198,7 @@ pub(super) struct Capabilities {
 }
 
 /// What this node's own sandbox was seen to be at its start.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Execution {
     pub(super) backend: Option<&'static str>,
     pub(super) isolation_class: Option<&'static str>,
@@ -180,7 +207,7 @@ pub(super) struct Execution {
     pub(super) unavailable: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "one independent answer for each feature")]
 pub(super) struct Features {
     pub(super) result_wait: bool,
@@ -191,14 +218,14 @@ pub(super) struct Features {
     pub(super) signed_attestations: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SignedAttestations {
     pub(super) enabled: bool,
     pub(super) algorithm: String,
     pub(super) key_id: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Service {
     pub(super) version: String,
     pub(super) uptime_ms: u64,
@@ -207,23 +234,24 @@ pub(super) struct Service {
     pub(super) storage_ready: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Scheduler {
     pub(super) workers: u32,
     pub(super) shutting_down: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Whoami {
     pub(super) tenant: String,
     pub(super) principal_id: String,
     pub(super) credential_id: String,
     pub(super) auth_method: &'static str,
+    #[schemars(with = "Vec<String>")]
     pub(super) scopes: Vec<Scope>,
     pub(super) expires_at_ms: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Health {
     pub(super) status: &'static str,
 }

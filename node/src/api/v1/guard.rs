@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -15,6 +14,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use hyper::body::Body as _;
+use mesh_protocol::id::JobId;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
@@ -134,12 +134,40 @@ pub(super) fn guard<S: Service>(
 
 async fn check<S: Service>(
     State((route, api)): State<(Route, Arc<Api<S>>)>,
-    request: Request,
+    mut request: Request,
     next: Next,
-) -> Result<Response, Refusal> {
-    let (mut parts, body) = request.into_parts();
-    if let Access::Key(scope) = route.access() {
-        let tenancy = identify(&api.authorities, &parts.headers)?;
+) -> Response {
+    let mut tenant = None;
+    let response = match let_in(route, &api, &mut request, &mut tenant) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    api.metrics.count(route, response.status(), tenant.as_deref());
+    response
+}
+
+/// Whether a request may go on to its handler; on whose behalf is then with it.
+fn let_in<S>(
+    route: Route,
+    api: &Api<S>,
+    request: &mut Request,
+    tenant: &mut Option<String>,
+) -> Result<(), Refusal> {
+    let known = match route.access() {
+        Access::Anyone | Access::MetricsToken => None,
+        Access::Key(scope) => Some((identify(&api.authorities, request.headers())?, scope)),
+        Access::KeyOrTicket(scope) => {
+            let by_ticket =
+                ticket(request).filter(|_| !request.headers().contains_key(header::AUTHORIZATION));
+            let tenancy = match by_ticket {
+                Some((ticket, job)) => redeemed(api, ticket, job)?,
+                None => identify(&api.authorities, request.headers())?,
+            };
+            Some((tenancy, scope))
+        }
+    };
+    if let Some((tenancy, scope)) = known {
+        *tenant = Some(tenancy.tenant.clone());
         if tenancy.rated && !api.rates.admits(&tenancy.tenant, Instant::now()) {
             let message = "this tenant has asked too often in the last minute";
             return Err(Refusal::too_many("rate_limit_exceeded", message));
@@ -147,9 +175,9 @@ async fn check<S: Service>(
         if !tenancy.scopes.contains(&scope) {
             return Err(Refusal::insufficient(scope));
         }
-        parts.extensions.insert(tenancy);
+        request.extensions_mut().insert(tenancy);
     }
-    let query = parts.uri.query().unwrap_or_default();
+    let query = request.uri().query().unwrap_or_default();
     let mut names =
         query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| pair.split('=').next());
     if let Some(unknown) = names.find(|name| !route.parameters().contains(name)) {
@@ -157,7 +185,21 @@ async fn check<S: Service>(
         let message = format!("this route has no parameter `{name}`");
         return Err(Refusal::invalid("unknown_query_parameter", message));
     }
-    Ok(next.run(Request::from_parts(parts, Body::new(body))).await)
+    Ok(())
+}
+
+/// The ticket in a query, and the job of the path it came with.
+fn ticket(request: &Request) -> Option<(&str, Option<JobId>)> {
+    let query = request.uri().query().unwrap_or_default();
+    let ticket = query.split('&').find_map(|pair| pair.strip_prefix("ticket="))?;
+    let job = request.uri().path().split('/').nth(3).and_then(|id| id.parse().ok());
+    Some((ticket, job))
+}
+
+fn redeemed<S>(api: &Api<S>, ticket: &str, job: Option<JobId>) -> Result<Tenancy, Refusal> {
+    let tenancy = job.and_then(|job| api.tickets.redeem(ticket, job, Instant::now()));
+    let message = "the ticket is not good for this job, or no longer";
+    tenancy.ok_or_else(|| Refusal::unauthorized("invalid_stream_ticket", message, Some("invalid_token")))
 }
 
 /// Whose key the request carries. A credential that is there and wrong is another error than none.

@@ -10,7 +10,7 @@ use mesh_protocol::api::error::ApiError;
 use super::failure::Refusal;
 use super::keys::Tenancy;
 use super::route::Route;
-use super::{Api, jobs, service};
+use super::{Api, jobs, metrics, openapi, service, stream};
 use crate::service::Service;
 
 pub(super) type Shared<S> = State<Arc<Api<S>>>;
@@ -26,12 +26,18 @@ pub(super) fn handler<S: Service>(route: Route) -> MethodRouter<Arc<Api<S>>> {
         Route::Cancel => on(verb, jobs::cancel::<S>),
         Route::Result => on(verb, jobs::result::<S>),
         Route::Replay => on(verb, jobs::replay::<S>),
+        Route::Stream => on(verb, stream::open::<S>),
+        Route::StreamTicket => on(verb, stream::ticket::<S>),
         Route::Attestation => on(verb, jobs::attestation::<S>),
         Route::ResultArtifact => on(verb, jobs::result_artifact::<S>),
         Route::PublicKey => on(verb, service::public_key::<S>),
         Route::Capabilities => on(verb, service::capabilities::<S>),
         Route::Status => on(verb, service::status::<S>),
         Route::Whoami | Route::WhoamiShort => on(verb, service::whoami),
+        Route::TenantMetrics => on(verb, metrics::own::<S>),
+        Route::Metrics => on(verb, metrics::all::<S>),
+        Route::OpenApi => on(verb, openapi::document),
+        Route::OAuth => on(verb, service::no_identity_provider),
         Route::Health => on(verb, service::health),
         Route::Ready => on(verb, service::ready::<S>),
     }

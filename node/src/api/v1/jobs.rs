@@ -57,6 +57,8 @@ fn accepted(receipt: &JobReceipt) -> Response {
     let document = Accepted {
         job_id: *job_id,
         status: *status,
+        stream_url: format!("{here}/stream"),
+        stream_ticket_url: format!("{here}/stream-ticket"),
         replay_url: format!("{here}/replay"),
         result_url: format!("{here}/result"),
     };

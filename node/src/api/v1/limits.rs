@@ -20,6 +20,33 @@ pub const ANSWERS_MAX: usize = 16;
 /// Of one tenant.
 pub const TENANT_ANSWERS_MAX: usize = ANSWERS_MAX / 2;
 
+/// Streams at once. Each waits for its job and costs a connection.
+pub const STREAMS_MAX: usize = 64;
+
+/// Of one tenant.
+pub const TENANT_STREAMS_MAX: usize = STREAMS_MAX / 4;
+
+/// Seconds a stream ticket is good for.
+pub const TICKET_SECONDS: u64 = 30;
+
+/// Stream tickets out at once.
+pub const TICKETS_MAX: usize = 1_024;
+
+/// Of one tenant.
+pub const TENANT_TICKETS_MAX: usize = TICKETS_MAX / 16;
+
+/// Bytes of a message that a stream hears: it understands one of four.
+pub const HEARD_BYTES_MAX: usize = 1_024;
+
+/// How long a client may take to make room for one message of a stream.
+pub const SEND_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a closed stream waits for the client to have noticed.
+pub const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Characters of the metrics token, at least.
+pub const METRICS_TOKEN_CHARS_MIN: usize = 16;
+
 /// Bytes of an `Authorization` header: what signed tokens need.
 pub const BEARER_BYTES_MAX: usize = 16 * 1024;
 
@@ -66,6 +93,8 @@ pub struct Limits {
     pub waits: Share,
     /// [`ANSWERS_MAX`], [`TENANT_ANSWERS_MAX`].
     pub answers: Share,
+    /// [`STREAMS_MAX`], [`TENANT_STREAMS_MAX`].
+    pub streams: Share,
     /// [`BODY_WITHIN`].
     pub body_within: Duration,
     /// [`ANSWER_WITHIN`].
@@ -80,6 +109,7 @@ impl Default for Limits {
             bodies: Share { all: BODIES_MAX, each: TENANT_BODIES_MAX },
             waits: Share { all: WAITS_MAX, each: TENANT_WAITS_MAX },
             answers: Share { all: ANSWERS_MAX, each: TENANT_ANSWERS_MAX },
+            streams: Share { all: STREAMS_MAX, each: TENANT_STREAMS_MAX },
             body_within: BODY_WITHIN,
             answer_within: ANSWER_WITHIN,
         }

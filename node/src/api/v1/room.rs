@@ -53,6 +53,18 @@ impl Room {
         Ok(Place { room: Arc::clone(self), tenant: tenant.to_owned() })
     }
 
+    pub(super) const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(super) fn taken_by_all(&self) -> usize {
+        self.taken().all
+    }
+
+    pub(super) fn taken_by(&self, tenant: &str) -> usize {
+        self.taken().each.get(tenant).copied().unwrap_or(0)
+    }
+
     /// The table is whole between any two statements, so a panic elsewhere has not broken it.
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)

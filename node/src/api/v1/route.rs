@@ -12,6 +12,10 @@ pub enum Access {
     Anyone,
     /// Who has a key with this scope.
     Key(Scope),
+    /// Who has a key with this scope, or a ticket that was made with one.
+    KeyOrTicket(Scope),
+    /// Who has the metrics token.
+    MetricsToken,
 }
 
 /// One route.
@@ -24,6 +28,8 @@ pub enum Route {
     Cancel,
     Result,
     Replay,
+    Stream,
+    StreamTicket,
     Attestation,
     ResultArtifact,
     PublicKey,
@@ -31,8 +37,12 @@ pub enum Route {
     Status,
     Whoami,
     WhoamiShort,
+    TenantMetrics,
+    Metrics,
     Health,
     Ready,
+    OpenApi,
+    OAuth,
 }
 
 /// A row of the table.
@@ -46,13 +56,15 @@ struct Rule {
 
 impl Route {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 21] = [
         Self::Submit,
         Self::List,
         Self::Show,
         Self::Cancel,
         Self::Result,
         Self::Replay,
+        Self::Stream,
+        Self::StreamTicket,
         Self::Attestation,
         Self::ResultArtifact,
         Self::PublicKey,
@@ -60,17 +72,22 @@ impl Route {
         Self::Status,
         Self::Whoami,
         Self::WhoamiShort,
+        Self::TenantMetrics,
+        Self::Metrics,
         Self::Health,
         Self::Ready,
+        Self::OpenApi,
+        Self::OAuth,
     ];
 
     #[rustfmt::skip]
     const fn rule(self) -> Rule {
-        use Access::{Anyone, Key};
+        use Access::{Anyone, Key, KeyOrTicket, MetricsToken};
         use Verb::{Delete, Get, Post};
         const NONE: &[&str] = &[];
         const LIST: &[&str] = &["limit", "cursor", "status", "language"];
         const WAIT: &[&str] = &["wait_seconds"];
+        const STREAM: &[&str] = &["after", "ticket"];
         const REPLAY: &[&str] = &["after", "limit"];
         const fn row(
             verb: Verb, path: &'static str, access: Access,
@@ -85,6 +102,8 @@ impl Route {
             Self::Cancel => row(Delete, "/v1/jobs/{id}", Key(Scope::Cancel), NONE, "stops a job; repeating it is harmless"),
             Self::Result => row(Get, "/v1/jobs/{id}/result", Key(Scope::Read), WAIT, "what a job wrote and left, once it has ended (200) or the wait is over (202)"),
             Self::Replay => row(Get, "/v1/jobs/{id}/replay", Key(Scope::Read), REPLAY, "a job's events behind a place"),
+            Self::Stream => row(Get, "/v1/jobs/{id}/stream", KeyOrTicket(Scope::Read), STREAM, "a job's events as they come, over a WebSocket"),
+            Self::StreamTicket => row(Post, "/v1/jobs/{id}/stream-ticket", Key(Scope::Read), NONE, "a ticket that opens one stream, once, within 30 seconds"),
             Self::Attestation => row(Get, "/v1/jobs/{id}/attestation", Key(Scope::Read), NONE, "the signed envelope, byte for byte"),
             Self::ResultArtifact => row(Get, "/v1/jobs/{id}/result-artifact", Key(Scope::Read), NONE, "the result that the envelope is about, byte for byte"),
             Self::PublicKey => row(Get, "/v1/attestation/public-key", Key(Scope::Service), NONE, "the key that this node signs with"),
@@ -92,8 +111,12 @@ impl Route {
             Self::Status => row(Get, "/v1/status", Key(Scope::Service), NONE, "how the service is"),
             Self::Whoami => row(Get, "/v1/whoami", Key(Scope::Service), NONE, "whose key this is"),
             Self::WhoamiShort => row(Get, "/whoami", Key(Scope::Service), NONE, "the same"),
+            Self::TenantMetrics => row(Get, "/v1/metrics", Key(Scope::Metrics), NONE, "the tenant's own figures"),
+            Self::Metrics => row(Get, "/metrics", MetricsToken, NONE, "the figures of the whole API and the node"),
             Self::Health => row(Get, "/healthz", Anyone, NONE, "whether the process answers"),
             Self::Ready => row(Get, "/readyz", Anyone, NONE, "whether jobs can be taken in"),
+            Self::OpenApi => row(Get, "/openapi.json", Anyone, NONE, "this API, described"),
+            Self::OAuth => row(Get, "/.well-known/oauth-protected-resource", Anyone, NONE, "refused: no identity provider is configured"),
         }
     }
 

@@ -34,7 +34,11 @@ pub(super) async fn public_key<S: Service>(
 fn execution(capabilities: &JobCapabilities) -> Execution {
     let class = capabilities.isolation_classes.iter().max().copied();
     Execution {
-        backend: class.filter(|class| *class == IsolationClass::GvisorApplicationKernel).map(|_| "gvisor"),
+        backend: match class {
+            Some(IsolationClass::GvisorApplicationKernel) => Some("gvisor"),
+            Some(IsolationClass::LinuxSharedKernel) => Some("namespaces"),
+            _ => None,
+        },
         isolation_class: class.map(IsolationClass::name),
         isolated: class.is_some(),
         networking: "disabled",
@@ -57,7 +61,7 @@ pub(super) async fn capabilities<S: Service>(
             result_wait: true,
             cancellation: true,
             event_cursors: true,
-            stream_tickets: false,
+            stream_tickets: true,
             receipts: true,
             signed_attestations: true,
         },
@@ -96,6 +100,11 @@ pub(super) async fn whoami(Extension(tenancy): Caller) -> Json<Whoami> {
         scopes: tenancy.scopes,
         expires_at_ms: tenancy.expires_at_ms,
     })
+}
+
+/// Signed tokens are not built, and those that look for them are told so.
+pub(super) async fn no_identity_provider() -> Refusal {
+    Refusal::missing("oauth_not_configured", "no identity provider is configured")
 }
 
 /// The process answers.

@@ -159,13 +159,14 @@ fn executor(section: &ExecutorSection) -> Option<Found> {
 }
 
 fn http(section: &HttpSection) -> Option<Found> {
-    let HttpSection { listen, credentials, pepper, requests_per_minute } = section;
+    let HttpSection { listen, credentials, pepper, metrics_token, requests_per_minute } = section;
     let relative = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| !path.is_absolute());
     let files = [credentials, pepper].into_iter().flatten().count();
     let range = Problem::OutOfRange { limit: u32::MAX };
     found("http.listen", Problem::NotLoopback, listen.is_some_and(|address| !address.ip().is_loopback()))
         .or_else(|| found("http.credentials", Problem::NotAbsolute, relative(credentials)))
         .or_else(|| found("http.pepper", Problem::NotAbsolute, relative(pepper)))
+        .or_else(|| found("http.metrics_token", Problem::NotAbsolute, relative(metrics_token)))
         .or_else(|| found("http", Problem::NeedsKeys, files == 1 || listen.is_some() && files == 0))
         .or_else(|| found("http.requests_per_minute", range, *requests_per_minute == Some(0)))
 }

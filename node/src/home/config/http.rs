@@ -16,6 +16,8 @@ pub struct HttpSection {
     pub credentials: Option<PathBuf>,
     /// The file with the pepper of their digests, absolute.
     pub pepper: Option<PathBuf>,
+    /// The file with the token that the figures of `/metrics` need, absolute; without it nobody sees them.
+    pub metrics_token: Option<PathBuf>,
     /// Requests of one tenant in a minute; 120 when not set.
     pub requests_per_minute: Option<u32>,
 }

@@ -230,7 +230,7 @@ fn malformed(path: &Path, reason: impl Into<String>) -> KeysError {
 }
 
 /// The bytes of a file that is nobody else's.
-fn read_private(path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, KeysError> {
+pub(in crate::api::v1) fn read_private(path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, KeysError> {
     let failed = |source| KeysError::Read { path: path.to_owned(), source };
     for directory in path.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty()) {
         check_directory(directory)?;
