@@ -251,3 +251,20 @@ async fn the_description_has_every_route_and_every_member_of_real_answers() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_key_that_is_revoked_is_refused_from_the_next_request_on_and_half_a_file_changes_nothing() {
+    let tenants = Tenants::new();
+    assert_eq!(tenants.get("all", "/v1/whoami").await.status, 200);
+    private(&tenants.dir.path().join("keys.json"), "{\"version\": 1, \"cred");
+    assert_eq!(tenants.get("all", "/v1/whoami").await.status, 200);
+    let revoked = with(credential("all", "acme", &Scope::ALL), "revoked_at_ms", tenants::now_ms());
+    tenants::files(tenants.dir.path(), &[revoked, credential("new", "acme", &Scope::ALL)]);
+    assert_eq!(refused(&tenants.get("all", "/v1/whoami").await), code(401, "invalid_api_key"));
+    assert_eq!(
+        refused(&tenants.get("other", "/v1/whoami").await),
+        code(401, "invalid_api_key"),
+        "it is not there"
+    );
+    assert_eq!(tenants.get("new", "/v1/whoami").await.status, 200);
+}

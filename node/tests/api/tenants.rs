@@ -72,7 +72,7 @@ pub(crate) struct Tenants {
     pub(crate) service: Arc<Scripted>,
     pub(crate) stopping: CancellationToken,
     pub(crate) address: SocketAddr,
-    _dir: TempDir,
+    pub(crate) dir: TempDir,
 }
 
 impl Tenants {
@@ -107,7 +107,7 @@ impl Tenants {
         };
         let router = router(Arc::clone(&service), surface);
         tokio::spawn(listener::serve_tcp(port, router, stopping.clone()));
-        Self { service, stopping, address, _dir: dir }
+        Self { service, stopping, address, dir }
     }
 
     /// An open connection.

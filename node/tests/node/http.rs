@@ -100,7 +100,11 @@ impl Server {
 
     /// One that runs jobs, or nothing where nothing can run.
     async fn running(root: &Path) -> Option<Self> {
-        let server = Self::start(root, "[executor]\nslots = 2\n").await;
+        Self::running_with(root, "[executor]\nslots = 2\n").await
+    }
+
+    async fn running_with(root: &Path, executor: &str) -> Option<Self> {
+        let server = Self::start(root, executor).await;
         let deadline = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
         loop {
             let executor = server.node.client.status().await.unwrap().executor;
@@ -331,6 +335,52 @@ async fn the_unix_socket_has_both_apis_by_host_and_takes_the_operators_token_for
         (401, json!("invalid_api_key")),
         "the operator's token is good on the socket only"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_whose_queue_is_full_is_told_so_and_others_and_repetitions_are_not() {
+    let root = tempfile::tempdir().unwrap();
+    let executor = "[executor]\nslots = 1\ntenant_queue = 2\n";
+    let Some(server) = Server::running_with(root.path(), executor).await else { return };
+    let sleeping = json!({"language": "bash", "code": "sleep 300"});
+    let first = server.submit("acme", "first", &sleeping).await;
+    assert_eq!(first.status, 201);
+    let mut last = String::new();
+    // One may have begun and two may wait.
+    let mut refused = None;
+    for _ in 0..4 {
+        let answer = server.submit("acme", "", &sleeping).await;
+        match answer.status {
+            201 => last = answer.header("location").unwrap().to_owned(),
+            _ => refused = Some(answer),
+        }
+    }
+    let refused = refused.expect("no more than three are taken in");
+    assert_eq!(refused.code(), (429, json!("tenant_queue_saturated")));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let again = server.submit("acme", "first", &sleeping).await;
+    assert_eq!(
+        (again.status, again.header("location")),
+        (201, first.header("location")),
+        "it was taken in before"
+    );
+    let began = std::time::Instant::now();
+    let theirs = server.accepted("umbrella", &json!({"language": "bash", "code": "echo 1"})).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+
+    // What waits ends at once when it is cancelled, never ran, and is proven.
+    let cancelled = server.send("acme", &format!("DELETE {last}"), "", "").await.json();
+    assert_eq!(cancelled["job"]["status"], "cancelled", "{cancelled}");
+    let detail = server.attested("acme", &last).await;
+    assert_eq!(
+        (&detail["receipt"]["outcome"], &detail["receipt"]["started_at_ms"]),
+        (&json!("cancelled"), &Value::Null)
+    );
+    assert_eq!(detail["execution_policy"]["isolation_class"], Value::Null, "nothing was observed");
+    let page = server.get("acme", "/v1/jobs?status=cancelled&limit=1").await.json();
+    assert_eq!(page["jobs"][0]["job_id"], detail["job_id"]);
+    let running = server.get("umbrella", &format!("{theirs}/result?wait_seconds=0")).await;
+    assert_eq!(running.status, 202);
 }
 
 /// The text of the next message of a stream; `None` once it is closed.

@@ -22,7 +22,7 @@ use super::documents::{Accepted, Artifact, Cancelled, Detail, Outcome, Page, Rep
 use super::failure::Refusal;
 use super::handlers::{Caller, Shared};
 use super::keys::Tenancy;
-use super::limits::WAIT_SECONDS_DEFAULT;
+use super::limits::{CANCELLED_WITHIN, WAIT_SECONDS_DEFAULT};
 use super::room::Place;
 use crate::api::limits::WAIT_SECONDS_MAX;
 use crate::service::{
@@ -99,14 +99,14 @@ pub(super) async fn show<S: Service>(
     Ok(Json(Detail::of(view, envelope.as_deref(), tenancy.tenant)))
 }
 
-/// Stops a job.
+/// Stops a job. What that comes to is shown if it comes soon: what waits here ends at once, as soon as that is attested.
 pub(super) async fn cancel<S: Service>(
     State(api): Shared<S>,
     Extension(tenancy): Caller,
     Job(id): Job,
 ) -> Result<Json<Cancelled>, Refusal> {
     let reply = api.answer(api.service.cancel_job(&tenancy.who, id)).await?;
-    let view = api.answer(api.service.job(&tenancy.who, id)).await?;
+    let view = api.answer(api.service.job_result(&tenancy.who, id, CANCELLED_WITHIN)).await?;
     Ok(Json(Cancelled {
         job: Summary::of(&view),
         cancellation_requested: !reply.already_terminal,

@@ -53,6 +53,9 @@ pub const BEARER_BYTES_MAX: usize = 16 * 1024;
 /// Seconds a result is waited for, when the caller does not say.
 pub const WAIT_SECONDS_DEFAULT: u64 = 60;
 
+/// How long a cancellation waits for the job's end before it shows what is.
+pub const CANCELLED_WITHIN: Duration = Duration::from_secs(2);
+
 /// Bytes of an idempotency key.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 

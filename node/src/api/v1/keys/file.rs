@@ -17,6 +17,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, KeyInit, Mac};
@@ -115,15 +116,31 @@ struct Credential {
 
 type Tag = [u8; 32];
 
-/// The keys of a credentials file.
+/// The keys of a credentials file, as it is now: it is read again when it or the pepper's has changed.
 pub struct KeyFile {
+    credentials: PathBuf,
+    pepper: PathBuf,
+    loaded: RwLock<Loaded>,
+}
+
+/// What the files held, and when.
+struct Loaded {
+    stamp: [Stamp; 2],
     pepper: Zeroizing<Tag>,
     keys: HashMap<String, (Tag, Credential)>,
 }
 
+/// What tells one version of a file from another: inode, length, and when it was last written.
+type Stamp = Option<(u64, u64, i64, i64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyFile").field("keys", &self.keys.len()).finish_non_exhaustive()
+        write!(f, "KeyFile({})", self.credentials.display())
     }
 }
 
@@ -133,13 +150,44 @@ impl KeyFile {
     /// # Errors
     /// [`KeysError`], which names the file.
     pub fn read(credentials: &Path, pepper: &Path) -> Result<Self, KeysError> {
+        let loaded = RwLock::new(Loaded::read(credentials, pepper)?);
+        Ok(Self { credentials: credentials.to_owned(), pepper: pepper.to_owned(), loaded })
+    }
+
+    /// The keys as they are now. A version that cannot be used leaves those of the last one that could, and is said in
+    /// the log: half of a file that is being written must not shut everybody out.
+    fn current(&self) -> RwLockReadGuard<'_, Loaded> {
+        let stamps = [stamp(&self.credentials), stamp(&self.pepper)];
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        if known.stamp == stamps {
+            return known;
+        }
+        drop(known);
+        let read = Loaded::read(&self.credentials, &self.pepper);
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(new) => *loaded = new,
+            Err(error) => {
+                tracing::error!(%error, "the changed keys cannot be used; those from before are");
+                loaded.stamp = stamps;
+            }
+        }
+        drop(loaded);
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loaded {
+    fn read(credentials: &Path, pepper: &Path) -> Result<Self, KeysError> {
+        // Taken first: what is written while we read is another version.
+        let stamp = [stamp(credentials), stamp(pepper)];
         let text = read_private(pepper, PEPPER_FILE_BYTES_MAX)?;
         let wrong = || malformed(pepper, "it does not hold 32 bytes in hexadecimal");
         let bytes = Zeroizing::new(HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).map_err(|_| wrong())?);
-        let pepper = Zeroizing::new(Tag::try_from(bytes.as_slice()).map_err(|_| wrong())?);
+        let secret = Zeroizing::new(Tag::try_from(bytes.as_slice()).map_err(|_| wrong())?);
         let text = read_private(credentials, CREDENTIALS_BYTES_MAX)?;
         let keys = parse(&text).map_err(|reason| malformed(credentials, reason))?;
-        Ok(Self { pepper, keys })
+        Ok(Self { stamp, pepper: secret, keys })
     }
 
     /// Whether the key's tag is this one. The comparison takes the same time wherever they differ.
@@ -163,8 +211,9 @@ impl Authority for KeyFile {
     fn look_up(&self, token: &str, now_ms: u64) -> Known {
         const NOBODY: Tag = [0; 32];
         let Some(id) = key_id(token) else { return Known::NotOurs };
-        let found = self.keys.get(id);
-        let good = self.matches(token, found.map_or(&NOBODY, |(tag, _)| tag));
+        let loaded = self.current();
+        let found = loaded.keys.get(id);
+        let good = loaded.matches(token, found.map_or(&NOBODY, |(tag, _)| tag));
         let Some((_, key)) = found.filter(|_| good) else { return Known::Refused };
         let over = |end: Option<u64>| end.is_some_and(|end| end <= now_ms);
         if over(key.expires_at_ms) || over(key.revoked_at_ms) {
