@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mesh_node_core::machine::Machine;
+use mesh_node_core::site::JobPolicy;
 use mesh_protocol::address::Name;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::revocation::RevocationError;
@@ -128,6 +129,7 @@ pub struct Node {
     start: Start,
     name: Name,
     clock: Arc<NodeClock>,
+    job_policy: JobPolicy,
     durable: Durable,
     reach: Reach,
 }
@@ -155,7 +157,7 @@ impl Node {
         let reach = Reach::start(&start, &durable, given)?;
         // Before anybody can ask: a name that was known before the restart is never unknown after it.
         reach.lookout.look(&reach.network).await;
-        Ok(Self { start, name, clock, durable, reach })
+        Ok(Self { start, name, clock, job_policy: parts.job_policy, durable, reach })
     }
 
     /// What answers programs of this node's machine. `home` is where it says that its files are.

@@ -17,7 +17,7 @@ pub(super) struct Surface(pub(super) Arc<Local>);
 impl Surface {
     /// Puts it together from the running parts, and starts the doorkeeper.
     pub(super) fn open(home: &Path, node: &Node, stopping: &CancellationToken) -> Self {
-        let Node { start, name, clock, durable, reach } = node;
+        let Node { start, name, clock, job_policy, durable, reach } = node;
         let ticket_key = TicketKey::new(start.credentials.key.derive_secret(b"mesh-tickets"));
         let door = Doorkeeper::start(doorkeeper::Parts {
             root: start.root.clone(),
@@ -45,6 +45,7 @@ impl Surface {
             changes: durable.changes.clone(),
             executor: durable.executor.clone(),
             jobs: Arc::clone(&durable.jobs),
+            job_policy: *job_policy,
             probes: durable.probes.clone(),
             admission: Arc::clone(&durable.admission),
             root_key: *start.credentials.root.key(),

@@ -346,7 +346,10 @@ async fn a_tenant_whose_queue_is_full_is_told_so_and_others_and_repetitions_are_
     let first = server.submit("acme", "first", &sleeping).await;
     assert_eq!(first.status, 201);
     let mut last = String::new();
-    // One may have begun and two may wait.
+    while server.get("acme", "/v1/status").await.json()["scheduler"]["running"] != json!(1) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // One runs, and two may wait.
     let mut refused = None;
     for _ in 0..4 {
         let answer = server.submit("acme", "", &sleeping).await;
@@ -355,7 +358,7 @@ async fn a_tenant_whose_queue_is_full_is_told_so_and_others_and_repetitions_are_
             _ => refused = Some(answer),
         }
     }
-    let refused = refused.expect("no more than three are taken in");
+    let refused = refused.expect("no more than two wait");
     assert_eq!(refused.code(), (429, json!("tenant_queue_saturated")));
     assert_eq!(refused.header("retry-after"), Some("1"));
     let again = server.submit("acme", "first", &sleeping).await;
@@ -364,6 +367,14 @@ async fn a_tenant_whose_queue_is_full_is_told_so_and_others_and_repetitions_are_
         (201, first.header("location")),
         "it was taken in before"
     );
+    let scheduler = server.get("acme", "/v1/status").await.json()["scheduler"].clone();
+    assert_eq!(
+        (&scheduler["queue_capacity"], &scheduler["queue_depth"]),
+        (&json!(2), &json!(2)),
+        "{scheduler}"
+    );
+    let others = server.get("umbrella", "/v1/status").await.json()["scheduler"].clone();
+    assert_eq!((&others["queue_depth"], &others["running"]), (&json!(0), &json!(0)), "a tenant sees its own");
     let began = std::time::Instant::now();
     let theirs = server.accepted("umbrella", &json!({"language": "bash", "code": "echo 1"})).await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());

@@ -236,7 +236,14 @@ pub(super) struct Service {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Scheduler {
+    /// Jobs the node runs at once, whoever's they are.
     pub(super) workers: u32,
+    /// The rest but the last is of the caller's tenant.
+    pub(super) queue_capacity: u64,
+    pub(super) queue_depth: u64,
+    pub(super) running: u64,
+    pub(super) storage_bytes: u64,
+    pub(super) storage_bytes_max: u64,
     pub(super) shutting_down: bool,
 }
 

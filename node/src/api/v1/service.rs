@@ -81,11 +81,20 @@ pub(super) async fn status<S: Service>(
 ) -> Result<Json<ServiceDocument>, Refusal> {
     let known = api.answer(api.service.job_capabilities(&tenancy.who)).await?;
     let status = api.answer(api.service.status(&tenancy.who)).await;
+    let load = api.answer(api.service.job_load(&tenancy.who)).await?;
     Ok(Json(ServiceDocument {
         execution: execution(&known),
         version: known.version,
         uptime_ms: status.as_ref().map_or(0, |status| status.uptime_ms),
-        scheduler: Scheduler { workers: known.slots, shutting_down: api.stopping.is_cancelled() },
+        scheduler: Scheduler {
+            workers: known.slots,
+            queue_capacity: load.queued_max,
+            queue_depth: load.queued,
+            running: load.running,
+            storage_bytes: load.bytes,
+            storage_bytes_max: load.bytes_max,
+            shutting_down: api.stopping.is_cancelled(),
+        },
         storage_ready: status.is_ok(),
     }))
 }
