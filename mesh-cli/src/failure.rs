@@ -191,6 +191,7 @@ fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
         NodeError::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
         NodeError::Config(error) => (ErrorKind::Invalid, "config_invalid", vec![error.hint()]),
         NodeError::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
+        NodeError::Keys(error) => (ErrorKind::Refused, "keys_unusable", vec![error.hint()]),
         NodeError::Database(error) => database_answer(&error),
         NodeError::Key(error) => key_answer(&error),
         NodeError::Listen(error) => (ErrorKind::Unavailable, "no_local_socket", vec![error.hint()]),
@@ -202,7 +203,9 @@ fn node_answer(error: NodeError) -> (ErrorKind, &'static str, Vec<String>) {
             (ErrorKind::Unavailable, "state_unreadable", vec![DAMAGED_HINT.to_owned()])
         }
         NodeError::Socket { .. } => {
-            let other = "another process has the port: set `listen` under `[node]` in config.toml".to_owned();
+            let other =
+                "another process has the port: set `listen` under `[node]` or `[http]` in config.toml"
+                    .to_owned();
             (ErrorKind::Unavailable, "port_taken", vec![other])
         }
         NodeError::Bind(_) | NodeError::System(_) => {

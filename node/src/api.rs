@@ -18,6 +18,7 @@ pub mod listener;
 pub mod operation;
 mod routes;
 pub mod tokens;
+pub mod v1;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,12 @@ impl Hosts {
     #[must_use]
     pub fn unix() -> Self {
         Self(vec![UNIX_HOST.to_owned()])
+    }
+
+    /// One host of this name.
+    #[must_use]
+    pub fn named(host: &str) -> Self {
+        Self(vec![host.to_owned()])
     }
 
     /// What a listener on the loopback interface serves.

@@ -24,7 +24,9 @@ mod directory;
 mod lock;
 mod socket;
 
-pub use config::{AgentSection, Config, ConfigError, ExecutorSection, NodeSection, Problem, Visibility};
+pub use config::{
+    AgentSection, Config, ConfigError, ExecutorSection, HttpSection, NodeSection, Problem, Visibility,
+};
 pub use lock::HomeLock;
 
 use std::ffi::OsString;

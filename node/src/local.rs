@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mesh_node_core::event::{Caller, Command, Event, Reply};
 use mesh_node_core::machine::Machine;
+use mesh_node_core::site::JobPolicy;
 use mesh_node_core::view::View;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::ask::{
@@ -42,7 +43,7 @@ use crate::delivery::Delivery;
 use crate::doorkeeper::Doorkeeper;
 use crate::identity::{Admission, MeshRoot};
 use crate::network::Network;
-use crate::service::{EventCursor, FlightFilter, MessageFilter, Principal, Service};
+use crate::service::{EventCursor, FlightFilter, JobLoad, MessageFilter, Principal, Service};
 use crate::storage::{Database, Snapshot};
 use crate::surroundings::Jobs;
 use crate::writer::{SubmitError, WriterHandle};
@@ -75,6 +76,8 @@ pub struct Local {
     pub executor: watch::Receiver<ExecutorView>,
     /// The sandbox at work, once it is there.
     pub jobs: Arc<Jobs>,
+    /// What jobs may take here.
+    pub job_policy: JobPolicy,
     /// How its preflight went.
     pub probes: watch::Receiver<Vec<Check>>,
     /// Who is shut out.
@@ -297,6 +300,10 @@ impl Service for Local {
 
     async fn job_capabilities(&self, _: &Principal) -> Result<JobCapabilities, ApiError> {
         Ok(jobs::capabilities(self))
+    }
+
+    async fn job_load(&self, who: &Principal) -> Result<JobLoad, ApiError> {
+        jobs::load(self, who)
     }
 
     async fn attestation(&self, who: &Principal, job: JobId) -> Result<Bytes, ApiError> {

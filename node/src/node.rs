@@ -11,6 +11,7 @@
 //! once, and offers a sandbox only when it was observed.
 
 mod addresses;
+mod doors;
 mod durable;
 mod lookout;
 mod parts;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mesh_node_core::machine::Machine;
+use mesh_node_core::site::JobPolicy;
 use mesh_protocol::address::Name;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::revocation::RevocationError;
@@ -31,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::{self, ListenError};
 use crate::api::tokens::TokenError;
+use crate::api::v1::keys::file::KeysError;
 use crate::clock::NodeClock;
 use crate::home::{ConfigError, Home, HomeError};
 use crate::identity::{CertificateError, KeyError, RootError};
@@ -94,10 +97,13 @@ pub enum NodeError {
     /// The operator's token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The tenants' keys cannot be used.
+    #[error("cannot use the keys of the job API")]
+    Keys(#[from] KeysError),
     /// The API's socket cannot be opened.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The member port cannot be opened.
+    /// The member port, or that of the job API, cannot be opened.
     #[error("cannot listen on {address}")]
     Socket {
         /// Where.
@@ -123,6 +129,7 @@ pub struct Node {
     start: Start,
     name: Name,
     clock: Arc<NodeClock>,
+    job_policy: JobPolicy,
     durable: Durable,
     reach: Reach,
 }
@@ -150,7 +157,7 @@ impl Node {
         let reach = Reach::start(&start, &durable, given)?;
         // Before anybody can ask: a name that was known before the restart is never unknown after it.
         reach.lookout.look(&reach.network).await;
-        Ok(Self { start, name, clock, durable, reach })
+        Ok(Self { start, name, clock, job_policy: parts.job_policy, durable, reach })
     }
 
     /// What answers programs of this node's machine. `home` is where it says that its files are.
@@ -210,13 +217,13 @@ impl Node {
 /// [`NodeError`].
 pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce()) -> Result<(), NodeError> {
     let lock = home.lock()?;
-    let (parts, tokens) = Parts::of_home(home, &lock)?;
+    let (parts, doors) = Parts::of_home(home, &lock)?;
     let api_socket = listener::bind(&home.socket(|name| std::env::var_os(name))?)?;
     sweep_runs(home);
 
     let mut node = Node::start(parts).await?;
     let surface = Surface::open(home.root(), &node, &stopping);
-    let serving = surface.serve(api_socket, tokens, stopping.clone());
+    let serving = doors.open(surface.0, api_socket, stopping.clone())?;
     let (id, address) = (node.start.credentials.key.node(), node.reach.local_address);
     tracing::info!(node = %id.short(), %address, "the node is up");
     ready();

@@ -94,6 +94,21 @@ pub struct EventCursor {
     pub limit: Option<usize>,
 }
 
+/// What the jobs of one tenant take on this node, and how much they may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JobLoad {
+    /// Jobs that wait.
+    pub queued: u64,
+    /// Of those, how many may.
+    pub queued_max: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Bytes kept or set aside.
+    pub bytes: u64,
+    /// Of those, how many may be.
+    pub bytes_max: u64,
+}
+
 /// The operations of a node. Lists are newest first and never longer than the `limit` given, which is 1 to
 /// [`LIST_ROWS_MAX`]; a `wait` ends early with the current view when the thing has ended, and changes nothing.
 pub trait Service: Send + Sync + 'static {
@@ -209,6 +224,9 @@ pub trait Service: Send + Sync + 'static {
         &self,
         who: &Principal,
     ) -> impl Future<Output = Result<JobCapabilities, ApiError>> + Send;
+
+    /// What the caller's jobs take here.
+    fn job_load(&self, who: &Principal) -> impl Future<Output = Result<JobLoad, ApiError>> + Send;
 
     /// Asks for a job to be stopped. Repeating it is harmless.
     fn cancel_job(

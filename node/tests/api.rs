@@ -8,6 +8,10 @@ mod access;
 mod client;
 #[path = "api/http.rs"]
 mod http;
+#[path = "api/job_access.rs"]
+mod job_access;
+#[path = "api/job_room.rs"]
+mod job_room;
 #[path = "api/limits.rs"]
 mod limits;
 #[path = "api/listener.rs"]
@@ -16,5 +20,9 @@ mod listener;
 mod operations;
 #[path = "api/scripted.rs"]
 mod scripted;
+#[path = "api/streams.rs"]
+mod streams;
+#[path = "api/tenants.rs"]
+mod tenants;
 #[path = "api/world.rs"]
 mod world;

@@ -39,14 +39,14 @@ impl<S: Service, T: DeserializeOwned> FromRequest<Arc<Api<S>>> for Document<T> {
 }
 
 /// Whether the one content type is JSON, whatever its parameters: JSON is UTF-8 (RFC 8259, section 8.1).
-fn is_json(headers: &HeaderMap) -> bool {
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next().map(HeaderValue::to_str), types.next()) else { return false };
     let essence = only.ok().and_then(|text| text.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-async fn read(body: axum::body::Body, within: Duration) -> Result<Bytes, Failure> {
+pub(super) async fn read(body: axum::body::Body, within: Duration) -> Result<Bytes, Failure> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > BODY_BYTES_MAX {
         return Err(failure::body_too_large(BODY_BYTES_MAX));
@@ -59,7 +59,7 @@ async fn read(body: axum::body::Body, within: Duration) -> Result<Bytes, Failure
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let reason = error.inner().to_string();

@@ -20,6 +20,13 @@ pub struct ErrorBody {
 #[derive(Debug)]
 pub(crate) struct Failure(ApiError);
 
+impl Failure {
+    /// The error itself, for who says it in another way.
+    pub(super) fn into_error(self) -> ApiError {
+        self.0
+    }
+}
+
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         Self(error)

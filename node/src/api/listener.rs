@@ -1,20 +1,22 @@
-//! The Unix socket the API is served on.
+//! What the APIs are served on: a Unix socket, and a TCP port of the loopback interface where the operator wants one.
 //!
 //! Knows connections, not requests. The caller holds the node's lock, so a socket file that is already there was left
 //! by a node that died, unless something answers on it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
+use axum::serve::{Listener, ListenerExt};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,9 +26,6 @@ use super::limits::{
     CONNECTION_WITHIN, CONNECTIONS_MAX, DRAIN_WITHIN, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX,
 };
 use crate::limits::SOCKET_PATH_BYTES_MAX;
-
-/// How long the loop rests when the system has no file descriptors left; an open connection may free some.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why there is no socket to serve on.
 #[derive(Debug, Error)]
@@ -102,53 +101,64 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
     Ok(listener)
 }
 
+/// Listens on a TCP address. Packets are sent as they are written: answers are small.
+///
+/// # Errors
+/// What the system says. Must be called within a Tokio runtime.
+pub fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// Serves a TCP port, as [`serve`] does.
+pub async fn serve_tcp(listener: TcpListener, router: Router, stopping: CancellationToken) {
+    let prompt = listener.tap_io(|stream| {
+        // Refused only for a connection that is gone.
+        let _ = stream.set_nodelay(true);
+    });
+    serve(prompt, router, stopping).await;
+}
+
 /// Serves until `stopping` is cancelled, then gives answers that are being written [`DRAIN_WITHIN`].
-pub async fn serve(listener: UnixListener, router: Router, stopping: CancellationToken) {
+pub async fn serve(mut listener: impl Listener, router: Router, stopping: CancellationToken) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = TaskTracker::new();
     loop {
-        let accepted = tokio::select! {
+        let accepted = async {
+            let place = Arc::clone(&room).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, (stream, _)) = tokio::select! {
             biased;
             () = stopping.cancelled() => break,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accepted => accepted,
         };
-        match accepted {
-            Ok((stream, place)) => {
-                let (router, stopping) = (router.clone(), stopping.clone());
-                connections.spawn(async move {
-                    converse(stream, router, stopping).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let (router, stopping) = (router.clone(), stopping.clone());
+        connections.spawn(async move {
+            converse(stream, router, stopping).await;
+            drop(place);
+        });
     }
     connections.close();
     connections.wait().await;
 }
 
-async fn accept(
-    listener: &UnixListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<(UnixStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
-}
-
 /// One connection, from its first request to its close. An error here is the caller's: it hung up, or sent what is
 /// not HTTP, and has been told so where possible.
-async fn converse(stream: UnixStream, router: Router, stopping: CancellationToken) {
+async fn converse<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: I,
+    router: Router,
+    stopping: CancellationToken,
+) {
     let service = hyper::service::service_fn(move |request| router.clone().call(request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         biased;

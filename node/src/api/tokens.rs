@@ -100,7 +100,8 @@ impl TokenError {
 pub struct Token(Zeroizing<String>);
 
 impl Token {
-    fn random() -> Result<Self, TokenError> {
+    /// A new one.
+    pub(super) fn random() -> Result<Self, TokenError> {
         let mut bytes = Zeroizing::new([0; 32]);
         SysRng.try_fill_bytes(bytes.as_mut()).map_err(TokenError::Random)?;
         let mut upper = BASE32_NOPAD.encode(bytes.as_ref());
@@ -188,9 +189,10 @@ impl fmt::Debug for Token {
     }
 }
 
-type Fingerprint = [u8; 32];
+/// What is kept of a token.
+pub(super) type Fingerprint = [u8; 32];
 
-fn fingerprint(token: &str) -> Fingerprint {
+pub(super) fn fingerprint(token: &str) -> Fingerprint {
     Sha256::digest(token.as_bytes()).into()
 }
 

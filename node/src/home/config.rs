@@ -4,8 +4,10 @@
 //! is not configured here: `allow_classes` only says which of the classes that the sandbox proves may be used.
 
 mod check;
+mod http;
 
 pub use check::{ConfigError, Problem};
+pub use http::HttpSection;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +32,8 @@ pub struct Config {
     pub node: NodeSection,
     /// `[executor]`
     pub executor: ExecutorSection,
+    /// `[http]`
+    pub http: HttpSection,
     /// `[[agent]]`, each
     #[serde(rename = "agent")]
     pub agents: Vec<AgentSection>,
@@ -252,6 +256,11 @@ mod tests {
             ready = 0
             runsc = "/opt/runsc"
             allow_classes = ["gvisor-application-kernel", "linux-shared-kernel"]
+            [http]
+            listen = "127.0.0.1:7300"
+            credentials = "/srv/keys.json"
+            pepper = "/srv/pepper"
+            requests_per_minute = 60
             [[agent]]
             name = "reviewer"
             command = ["review", "--json"]
@@ -268,6 +277,7 @@ mod tests {
         assert_eq!(config.node.name.unwrap().as_str(), "atlas");
         assert_eq!(config.node.advertise[0].port(), 7_370);
         assert_eq!((config.executor.slots, config.executor.allow_classes.len()), (Some(4), 2));
+        assert_eq!(config.http.listen.unwrap().port(), 7_300);
         assert_eq!(config.executor.ready, Some(0));
         let agent = &config.agents[0];
         assert_eq!(

@@ -8,7 +8,7 @@ use mesh_node_core::event::{Command, Reply};
 use mesh_node_core::evidence::Evidence;
 use mesh_node_core::jobs::job::Job;
 use mesh_node_core::jobs::submission::Submission;
-use mesh_node_core::jobs::{events as rows, outputs as files};
+use mesh_node_core::jobs::{events as rows, outputs as files, usage};
 use mesh_node_core::store::{get, scan_before, scan_last};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{
@@ -20,15 +20,15 @@ use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::evidence::dsse::key_id_of;
 use mesh_protocol::id::JobId;
 use mesh_protocol::job::{
-    CODE_BYTES_MAX, FILE_BYTES_MAX, FILES_BYTES_MAX, FILES_MAX, JobLimits, Language, OUTPUT_BYTES_MAX,
-    STDIN_BYTES_MAX,
+    CODE_BYTES_MAX, FILE_BYTES_MAX, FILES_BYTES_MAX, FILES_MAX, JobLimits, JobStatus, Language,
+    OUTPUT_BYTES_MAX, STDIN_BYTES_MAX,
 };
 
 use super::{Local, mismatch, storage};
 use crate::api::limits::WAIT_SECONDS_MAX;
 use crate::clock::Clock;
 use crate::limits::STORAGE_RESERVE_BYTES;
-use crate::service::{EVENT_ROWS_DEFAULT, EVENT_ROWS_MAX, EventCursor, Principal};
+use crate::service::{EVENT_ROWS_DEFAULT, EVENT_ROWS_MAX, EventCursor, JobLoad, LIST_ROWS_MAX, Principal};
 use crate::storage::Snapshot;
 
 /// Rows read at once while a list looks for those the caller may see.
@@ -243,6 +243,21 @@ pub(super) fn capabilities(local: &Local) -> JobCapabilities {
             node: local.me,
         },
     }
+}
+
+/// What the caller's jobs take here. Those that run are few, and among the newest.
+pub(super) fn load(local: &Local, who: &Principal) -> Result<JobLoad, ApiError> {
+    let usage =
+        usage::of(&local.snapshot()?, &local.caller(who).tenant()).map_err(|error| storage(&error))?;
+    let running = JobFilter { status: Some(JobStatus::Running), ..JobFilter::default() };
+    let policy = &local.job_policy;
+    Ok(JobLoad {
+        queued: usage.queued,
+        queued_max: policy.tenant_queue_max as u64,
+        running: list(local, who, &running, LIST_ROWS_MAX)?.jobs.len() as u64,
+        bytes: usage.bytes,
+        bytes_max: policy.tenant_bytes_max,
+    })
 }
 
 fn missing(id: JobId, code: &str, why: &str) -> ApiError {

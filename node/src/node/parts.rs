@@ -17,9 +17,9 @@ use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::peer::BootId;
 use rand::Rng;
 
+use super::doors::Doors;
 use super::{NodeError, addresses, lookout};
 use crate::agents::Agents;
-use crate::api::tokens::{Token, Tokens};
 use crate::clock::{ClockRow, NodeClock};
 use crate::executor::{Executor, ExecutorOptions};
 use crate::founding;
@@ -120,7 +120,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`NodeError`] when a part cannot be had.
-    pub(super) fn of_home(home: &Home, lock: &HomeLock) -> Result<(Self, Arc<Tokens>), NodeError> {
+    pub(super) fn of_home(home: &Home, lock: &HomeLock) -> Result<(Self, Doors), NodeError> {
         let database = Arc::new(home.open_database(lock)?);
         let config = home.config()?;
         let snapshot = database.snapshot()?;
@@ -134,7 +134,7 @@ impl Parts {
         let socket = addresses::bind(config.node.listen)?;
         let local = socket.local_addr().map_err(NodeError::System)?;
         let addresses = addresses::advertised(&config.node.advertise, local);
-        let tokens = Tokens::new(&Token::read_or_create(&home.tokens().join("operator"))?);
+        let doors = Doors::of(home, &config.http)?;
         let randomness = Randomness::SYSTEM;
         let mut settings = Settings::new(BootId(randomness.stream("boot").next_u64()));
         settings.profile = addresses::profile(&addresses);
@@ -146,14 +146,14 @@ impl Parts {
             socket: Socket::Udp(socket),
             addresses,
             settings,
-            agents: Agents::configured(home, &config.agents, Arc::clone(&tokens)),
+            agents: Agents::configured(home, &config.agents, Arc::clone(&doors.tokens)),
             named_executors: config.executor.named.clone(),
             job_policy: config.executor.policy(),
             look: Look::at_sandbox(home.root().to_owned(), config.executor),
             pace: None,
             key,
         };
-        Ok((parts, tokens))
+        Ok((parts, doors))
     }
 }
 

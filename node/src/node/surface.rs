@@ -1,18 +1,13 @@
-//! The surface of a node: its join port and its answers to local programs.
+//! The surface of a node: its join port and what it answers local programs.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use mesh_protocol::ticket::TicketKey;
-use tokio::net::UnixListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Node;
-use crate::api::limits::Limits;
-use crate::api::tokens::Tokens;
-use crate::api::{self, Hosts, listener};
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::local::Local;
 
@@ -22,7 +17,7 @@ pub(super) struct Surface(pub(super) Arc<Local>);
 impl Surface {
     /// Puts it together from the running parts, and starts the doorkeeper.
     pub(super) fn open(home: &Path, node: &Node, stopping: &CancellationToken) -> Self {
-        let Node { start, name, clock, durable, reach } = node;
+        let Node { start, name, clock, job_policy, durable, reach } = node;
         let ticket_key = TicketKey::new(start.credentials.key.derive_secret(b"mesh-tickets"));
         let door = Doorkeeper::start(doorkeeper::Parts {
             root: start.root.clone(),
@@ -50,6 +45,7 @@ impl Surface {
             changes: durable.changes.clone(),
             executor: durable.executor.clone(),
             jobs: Arc::clone(&durable.jobs),
+            job_policy: *job_policy,
             probes: durable.probes.clone(),
             admission: Arc::clone(&durable.admission),
             root_key: *start.credentials.root.key(),
@@ -61,21 +57,5 @@ impl Surface {
             stopping: stopping.clone(),
             revoking: tokio::sync::Mutex::default(),
         }))
-    }
-
-    /// Answers on this socket until `stopping` is cancelled.
-    pub(super) fn serve(
-        self,
-        socket: UnixListener,
-        tokens: Arc<Tokens>,
-        stopping: CancellationToken,
-    ) -> JoinHandle<()> {
-        let surface = api::Surface {
-            tokens,
-            hosts: Hosts::unix(),
-            limits: Limits::default(),
-            stopping: stopping.clone(),
-        };
-        tokio::spawn(listener::serve(socket, api::router(self.0, surface), stopping))
     }
 }

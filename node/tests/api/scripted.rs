@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mesh_node::service::{EventCursor, FlightFilter, MessageFilter, Principal, Service};
+use mesh_node::service::{EventCursor, FlightFilter, JobLoad, MessageFilter, Principal, Service};
 use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, DeliveryPhase, FlightView, MessageView, Receipt, ResolveRequest,
     SendRequest, Whoami,
@@ -362,6 +362,11 @@ impl Service for Scripted {
     async fn job_capabilities(&self, who: &Principal) -> Result<JobCapabilities, ApiError> {
         self.note("job_capabilities", who, String::new());
         Ok(capabilities())
+    }
+
+    async fn job_load(&self, who: &Principal) -> Result<JobLoad, ApiError> {
+        self.note("job_load", who, String::new());
+        Ok(JobLoad { queued_max: 64, ..JobLoad::default() })
     }
 
     async fn attestation(&self, who: &Principal, id: JobId) -> Result<Bytes, ApiError> {

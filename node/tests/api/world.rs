@@ -9,7 +9,7 @@ use mesh_node::api::tokens::{Token, Tokens};
 use mesh_node::api::{Hosts, Surface, router};
 use mesh_node::client::{Client, Endpoint};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
@@ -115,7 +115,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Reads until the server closes: every request here asks it to, or makes it.
-    pub(crate) async fn read(stream: &mut UnixStream) -> Self {
+    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.unwrap();
         let text = String::from_utf8_lossy(&bytes);
@@ -127,6 +127,11 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
     }
 
     /// The error's code and message.

@@ -8,6 +8,7 @@
 )]
 
 mod asks;
+mod http;
 mod jobs;
 mod mesh;
 mod trust;

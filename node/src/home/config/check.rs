@@ -9,7 +9,7 @@ use mesh_protocol::limits::ADDRESSES_MAX;
 use mesh_protocol::record::DESCRIPTION_BYTES_MAX;
 use thiserror::Error;
 
-use super::{AgentSection, Config, ExecutorSection};
+use super::{AgentSection, Config, ExecutorSection, HttpSection};
 use crate::limits::{
     AGENT_TIME_LIMIT_SECONDS_MAX, AGENTS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, CONFIG_BYTES_MAX,
     ENVIRONMENT_NAMES_MAX, EXECUTOR_READY_MAX, EXECUTOR_SLOTS_MAX,
@@ -111,6 +111,12 @@ pub enum Problem {
     /// Not a name of an environment variable.
     #[error("has a name that is not letters, digits and underscores")]
     NotAVariable,
+    /// An address of another interface than the loopback.
+    #[error("must be an address of the loopback interface, such as 127.0.0.1:7300")]
+    NotLoopback,
+    /// A port without anybody who may use it, or one of two files.
+    #[error("needs both `http.credentials` and `http.pepper`")]
+    NeedsKeys,
     /// A zero byte, which no argument can carry.
     #[error("has a zero byte")]
     ZeroByte,
@@ -123,6 +129,7 @@ type Found = (String, Problem);
 pub(super) fn first_problem(config: &Config) -> Option<Found> {
     node(&config.node.advertise)
         .or_else(|| executor(&config.executor))
+        .or_else(|| http(&config.http))
         .or_else(|| too_many("agent", config.agents.len(), AGENTS_MAX))
         .or_else(|| duplicate(&config.agents))
         .or_else(|| config.agents.iter().find_map(agent))
@@ -149,6 +156,19 @@ fn executor(section: &ExecutorSection) -> Option<Found> {
         .or_else(|| found("executor.runsc", Problem::NotAbsolute, relative))
         .or_else(|| found("executor.packs", Problem::NotAbsolute, relative_pack))
         .or_else(|| found("executor.allow_classes", Problem::Empty, no_class))
+}
+
+fn http(section: &HttpSection) -> Option<Found> {
+    let HttpSection { listen, credentials, pepper, metrics_token, requests_per_minute } = section;
+    let relative = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| !path.is_absolute());
+    let files = [credentials, pepper].into_iter().flatten().count();
+    let range = Problem::OutOfRange { limit: u32::MAX };
+    found("http.listen", Problem::NotLoopback, listen.is_some_and(|address| !address.ip().is_loopback()))
+        .or_else(|| found("http.credentials", Problem::NotAbsolute, relative(credentials)))
+        .or_else(|| found("http.pepper", Problem::NotAbsolute, relative(pepper)))
+        .or_else(|| found("http.metrics_token", Problem::NotAbsolute, relative(metrics_token)))
+        .or_else(|| found("http", Problem::NeedsKeys, files == 1 || listen.is_some() && files == 0))
+        .or_else(|| found("http.requests_per_minute", range, *requests_per_minute == Some(0)))
 }
 
 fn duplicate(agents: &[AgentSection]) -> Option<Found> {
@@ -239,6 +259,18 @@ mod tests {
         assert_eq!(agent_with("env = [\"A=B\"]"), (key("agent.a.env"), Problem::NotAVariable));
         assert_eq!(agent_with("time_limit_seconds = 0").0, "agent.a.time_limit_seconds");
         assert_eq!(agent_with(&format!("description = \"{}\"", "d".repeat(10_000))).0, "agent.a.description");
+    }
+
+    #[test]
+    fn a_port_for_other_machines_or_without_keys_is_refused() {
+        let key = |key: &str| key.to_owned();
+        for address in ["0.0.0.0:7300", "192.0.2.1:7300", "[::]:7300"] {
+            let text = format!("[http]\nlisten = \"{address}\"\ncredentials = \"/c\"\npepper = \"/p\"");
+            assert_eq!(problem(&text), (key("http.listen"), Problem::NotLoopback));
+        }
+        assert_eq!(problem("[http]\nlisten = \"127.0.0.1:1\""), (key("http"), Problem::NeedsKeys));
+        assert_eq!(problem("[http]\npepper = \"/p\""), (key("http"), Problem::NeedsKeys));
+        assert_eq!(problem("[http]\npepper = \"p\"").0, "http.pepper");
     }
 
     #[test]

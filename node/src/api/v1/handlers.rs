@@ -1,0 +1,57 @@
+//! Which function answers which route, and how long any of them may take.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::routing::{MethodRouter, on};
+use mesh_protocol::api::error::ApiError;
+
+use super::failure::Refusal;
+use super::keys::Tenancy;
+use super::route::Route;
+use super::{Api, jobs, metrics, openapi, service, stream};
+use crate::service::Service;
+
+pub(super) type Shared<S> = State<Arc<Api<S>>>;
+pub(super) type Caller = Extension<Tenancy>;
+
+/// The handler of a route, for its method.
+pub(super) fn handler<S: Service>(route: Route) -> MethodRouter<Arc<Api<S>>> {
+    let verb = route.verb().filter();
+    match route {
+        Route::Submit => on(verb, jobs::submit::<S>),
+        Route::List => on(verb, jobs::list::<S>),
+        Route::Show => on(verb, jobs::show::<S>),
+        Route::Cancel => on(verb, jobs::cancel::<S>),
+        Route::Result => on(verb, jobs::result::<S>),
+        Route::Replay => on(verb, jobs::replay::<S>),
+        Route::Stream => on(verb, stream::open::<S>),
+        Route::StreamTicket => on(verb, stream::ticket::<S>),
+        Route::Attestation => on(verb, jobs::attestation::<S>),
+        Route::ResultArtifact => on(verb, jobs::result_artifact::<S>),
+        Route::PublicKey => on(verb, service::public_key::<S>),
+        Route::Capabilities => on(verb, service::capabilities::<S>),
+        Route::Status => on(verb, service::status::<S>),
+        Route::Whoami | Route::WhoamiShort => on(verb, service::whoami),
+        Route::TenantMetrics => on(verb, metrics::own::<S>),
+        Route::Metrics => on(verb, metrics::all::<S>),
+        Route::OpenApi => on(verb, openapi::document),
+        Route::OAuth => on(verb, service::no_identity_provider),
+        Route::Health => on(verb, service::health),
+        Route::Ready => on(verb, service::ready::<S>),
+    }
+}
+
+impl<S: Service> Api<S> {
+    /// The service's answer, if it comes within the usual time.
+    pub(super) async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, Refusal> {
+        let late = |_| {
+            Refusal::unavailable("no_answer_in_time", "the node did not finish in time; it may still do so")
+        };
+        Ok(tokio::time::timeout(self.limits.answer_within, answer).await.map_err(late)??)
+    }
+}
