@@ -1,7 +1,7 @@
 //! Whose key it is: the authorities that know credentials.
 //!
 //! An [`Authority`] says of a bearer token that it is good, that it is one of its kind and not good, or that it is of
-//! another kind. Tenants' keys come from a file ([`file`]); the operator's token is good where the operator reaches the
+//! another kind. Tenants' keys come from a file ([`file::KeyFile`]); the operator's token is good where the operator reaches the
 //! listener, on the Unix socket. Signed tokens of an identity provider would be a third authority; none is built.
 
 pub mod file;
