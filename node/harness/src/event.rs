@@ -8,6 +8,7 @@
 //! they come redacted. Nothing is stored here.
 
 mod emitter;
+mod open;
 mod recorder;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::tool::{Replay, ToolMetadata};
 use crate::usage::{FinishReason, Usage};
 
 pub use emitter::{LoopEvents, RunEvents};
+pub(crate) use open::OpenRun;
 pub use recorder::{RecordedEvents, record_run_events};
 
 /// One event of a run.

@@ -1,6 +1,7 @@
 //! The agent kernel: what every program that runs agents needs, and nothing of what it runs them for.
 //!
-//! The crate knows no mesh and no application: no nodes, no peers, no storage, no server, nothing on standard output.
+//! The crate knows no mesh and no application: no nodes, no peers, no storage, nothing on standard output, and no server
+//! but that of a run's own capabilities on loopback.
 //! It does not isolate what it runs. Every seam can be used alone, and each has a default that works in this process.
 //!
 //! | module | what it holds |
@@ -14,20 +15,12 @@
 //! | [`event`], [`private`] | run events, sinks, redaction |
 //! | [`agent_loop`] | the loop seam, the native loop, [`run_agent`](agent_loop::run_agent) and [`run_conversation`](agent_loop::run_conversation) |
 //! | [`route`], [`context`] | what serves a capability, what a run knows beforehand |
-//! | [`agent`] | the engine seam for whole agents, run specs, the native engine, gateway, isolation |
+//! | [`agent`] | the engine seam for whole agents, run specs, gateway, isolation; engines: native, Claude Code, Codex, ACP agents, Pi |
 //! | [`environment`] | run environments: materialize, restore, compile |
 //! | [`beneath`] | files below one directory, never outside it |
-//! | [`capability`] | the capability surface: guards, `write_file` |
-//! | [`connector`] | how servers with tools are configured |
-//!
-//! Still to come, and where it joins what is here:
-//!
-//! | file | what | joins |
-//! |---|---|---|
-//! | `primitive.rs` and below | `run_code` (behind a trait `CodeRunner`), `read_file`, `list_files`, `http_fetch` | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::primitives`](agent::EngineSelection); paths by [`beneath`] |
-//! | `connector/mcp.rs`, `connector/sse.rs` | clients of MCP | a [`ToolSource`](agent::ToolSource) that is the default of [`EngineSelection::connectors`](agent::EngineSelection) |
-//! | `capability/server.rs` | the surface over loopback MCP, the standard-input contract, emissions | [`CapabilityTools`](capability::CapabilityTools) |
-//! | `agent/child_env.rs`, `agent/claude_code.rs`, `agent/codex.rs`, `agent/acp.rs`, `agent/pi.rs` | engines that drive programs | names in `agent/selection.rs`; `check_isolation` and `check_credentials` of `agent/rules.rs`; [`compile_environment`](environment::compile_environment); the process groups of [`command`] |
+//! | [`capability`] | the capability surface: guards, `write_file`, the server on loopback |
+//! | [`primitive`] | the tools every run has: `run_code`, `read_file`, `list_files`, `http_fetch` |
+//! | [`connector`] | clients of MCP servers, and the tools they bring |
 //!
 //! The small seam:
 //!

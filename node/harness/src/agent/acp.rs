@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{self, Drive, Driver, Finished};
-use super::{AgentEngine, EngineContext, EngineError, EngineRun, EngineSelection, Refusal, RunSpec, gateway};
+use super::driven::{Drive, Driver, Finished};
+use super::{EngineError, EngineSelection, Refusal, RunSpec, gateway};
 use crate::environment::{Harness, compile_environment};
 use crate::limits::STOP_GRACE;
 use crate::outcome::Outcome;
@@ -126,19 +126,5 @@ impl Driver for AcpEngine {
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {
         Box::pin(self.run_program(drive))
-    }
-}
-
-impl AgentEngine for AcpEngine {
-    fn name(&self) -> &str {
-        &self.spec.name
-    }
-
-    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
-        driven::supports(self, spec)
-    }
-
-    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
-        Box::pin(driven::run(self, spec, context))
     }
 }

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{self, Drive, Driver, Finished, bounded};
+use super::driven::{Drive, Driver, Finished, bounded};
 use super::private_dir::PrivateDir;
 use super::servers::{SURFACE, Server};
-use super::{AgentEngine, EngineContext, EngineError, EngineRun, EngineSelection, Refusal, RunSpec};
+use super::{EngineError, EngineSelection, RunSpec};
 use crate::environment::{Harness, compile_environment};
 use crate::limits::{AGENT_END_TIME, STOP_GRACE};
 use crate::outcome::Outcome;
@@ -219,25 +219,7 @@ impl Driver for ClaudeCodeEngine {
         if is_used { vec![KEY] } else { Vec::new() }
     }
 
-    fn check(&self, _: &RunSpec) -> Result<(), Refusal> {
-        Ok(())
-    }
-
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {
         Box::pin(self.run_program(drive))
-    }
-}
-
-impl AgentEngine for ClaudeCodeEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
-        driven::supports(self, spec)
-    }
-
-    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
-        Box::pin(driven::run(self, spec, context))
     }
 }

@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{self, Drive, Driver, Finished, bounded};
+use super::driven::{Drive, Driver, Finished, bounded};
 use super::private_dir::PrivateDir;
-use super::{AgentEngine, EngineContext, EngineError, EngineRun, EngineSelection, Refusal, RunSpec};
+use super::{EngineError, EngineSelection, RunSpec};
 use crate::environment::{Harness, compile_environment};
 use crate::limits::{AGENT_ANSWER_BYTES, AGENT_END_TIME, STOP_GRACE};
 use crate::outcome::Outcome;
@@ -168,25 +168,7 @@ impl Driver for CodexEngine {
         if is_used { vec![HOST_KEY] } else { Vec::new() }
     }
 
-    fn check(&self, _: &RunSpec) -> Result<(), Refusal> {
-        Ok(())
-    }
-
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {
         Box::pin(self.run_program(drive))
-    }
-}
-
-impl AgentEngine for CodexEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
-        driven::supports(self, spec)
-    }
-
-    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
-        Box::pin(driven::run(self, spec, context))
     }
 }

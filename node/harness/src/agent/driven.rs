@@ -10,12 +10,13 @@
 use futures_util::future::BoxFuture;
 
 use super::{
-    EngineContext, EngineError, EngineResult, EngineSelection, Refusal, RunSpec, prompt, rules, servers,
+    AgentEngine, EngineContext, EngineError, EngineResult, EngineRun, EngineSelection, Refusal, RunSpec,
+    prompt, rules, servers,
 };
 use crate::agent_loop::resolve_loop_limits;
 use crate::capability::{CapabilityScope, CapabilityServer};
 use crate::context::assemble_context;
-use crate::event::{Bookend, RunEvents};
+use crate::event::{Bookend, OpenRun, RunEvents};
 use crate::log::Log;
 use crate::outcome::Outcome;
 use crate::stop::{Stop, StopReason};
@@ -35,8 +36,10 @@ pub(super) trait Driver: Send + Sync {
     /// The variables of the host that this run would take a key from.
     fn host_keys(&self, spec: &RunSpec) -> Vec<&str>;
 
-    /// What only this engine refuses.
-    fn check(&self, spec: &RunSpec) -> Result<(), Refusal>;
+    /// What only this engine refuses. Nothing, unless it says so.
+    fn check(&self, _: &RunSpec) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// Runs the program to its end, or until the stop fires. Nothing of it is left running.
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>>;
@@ -75,8 +78,22 @@ impl Finished {
     }
 }
 
+impl<D: Driver> AgentEngine for D {
+    fn name(&self) -> &str {
+        Driver::name(self)
+    }
+
+    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
+        supports(self, spec)
+    }
+
+    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
+        Box::pin(run(self, spec, context))
+    }
+}
+
 /// Whether a run is one for this engine, on this host.
-pub(super) fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refusal> {
+fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refusal> {
     let host = &driver.parts().host;
     rules::check_isolation(spec, host, driver.enable())?;
     rules::check_credentials(spec, host, &driver.host_keys(spec))?;
@@ -85,7 +102,7 @@ pub(super) fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refus
 }
 
 /// Does a run.
-pub(super) async fn run(
+async fn run(
     driver: &impl Driver,
     spec: &RunSpec,
     context: EngineContext,
@@ -101,11 +118,14 @@ pub(super) async fn run(
     let capabilities: Vec<String> = tools.iter().flatten().map(|tool| tool.spec.name.clone()).collect();
 
     let events = RunEvents::new(context.sink, context.log.clone());
-    events.bookend(Bookend::Started {
-        max_steps: limits.max_steps,
-        max_duration_ms: u64::try_from(limits.max_duration.as_millis()).unwrap_or(u64::MAX),
-        tools: capabilities.clone(),
-    });
+    let open = OpenRun::begin(
+        &events,
+        Bookend::Started {
+            max_steps: limits.max_steps,
+            max_duration_ms: u64::try_from(limits.max_duration.as_millis()).unwrap_or(u64::MAX),
+            tools: capabilities.clone(),
+        },
+    );
     let stop = context.stop.child();
     let driving = Box::pin(async {
         let failed = |source: std::io::Error| EngineError::Setup {
@@ -139,7 +159,7 @@ pub(super) async fn run(
         Ok(finished)
     });
     let finished = stop.within(limits.max_duration, driving).await;
-    events.bookend(last(&finished));
+    open.close(last(&finished));
     finished.map(result)
 }
 
@@ -156,12 +176,7 @@ fn last(finished: &Result<Finished, EngineError>) -> Bookend {
             text: Some(finished.text.clone()),
             error: None,
         },
-        Err(error) => Bookend::Finished {
-            outcome: Outcome::Failed,
-            steps: None,
-            text: None,
-            error: Some(error.to_string()),
-        },
+        Err(error) => Bookend::failed(Outcome::Failed, error.to_string()),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::agent_loop::{
     LoopRequest, LoopResult, NativeLoop, RunContext, RunError, SharedLoop, resolve_loop_limits,
     run_with_events,
 };
+use crate::connector::{ConnectorOptions, Connectors};
 use crate::context::assemble_context;
 use crate::event::RunEvents;
 use crate::limits::STOP_GRACE;
@@ -28,6 +29,7 @@ use crate::log::Log;
 use crate::message::AgentMessage;
 use crate::model::{chat_model, is_stop};
 use crate::outcome::Outcome;
+use crate::primitive::Primitives;
 use crate::private::{PrivatePhase, PrivateRunError};
 use crate::provider::{
     Credentials, Provider, ProviderOptions, ProviderSelection, provider_availability, select_provider,
@@ -63,9 +65,17 @@ enum NotReady {
 }
 
 impl NativeEngine {
-    /// An engine with these parts.
+    /// An engine with these parts. Where they bring no source of tools, it has the kernel's own: the primitives, and
+    /// clients of the run's connectors.
     #[must_use]
-    pub fn new(parts: EngineSelection) -> Self {
+    pub fn new(mut parts: EngineSelection) -> Self {
+        let host = &parts.host;
+        parts.primitives.get_or_insert_with(|| Arc::new(Primitives { host: host.clone(), code: None }));
+        parts.connectors.get_or_insert_with(|| {
+            Arc::new(Connectors {
+                options: ConnectorOptions { host: host.clone(), ..ConnectorOptions::default() },
+            })
+        });
         Self { parts }
     }
 
@@ -75,11 +85,6 @@ impl NativeEngine {
             self.check_private(spec)?;
         }
         rules::check_credentials(spec, &self.parts.host, &host_keys(spec))?;
-        if !spec.connectors.is_empty() && self.parts.connectors.is_none() {
-            return Err(Refusal::because(
-                "the run has connectors, and this engine was given no client for them",
-            ));
-        }
         let selection = through_gateway(spec);
         provider_availability(&selection, &self.parts.host)
             .map_err(|error| Refusal::because(error.to_string()))

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use super::child::{Child, Lines};
 use super::child_env::ChildEnv;
-use super::driven::{self, Drive, Driver, Finished, bounded};
-use super::{AgentEngine, EngineContext, EngineError, EngineRun, EngineSelection, Refusal, RunSpec, gateway};
+use super::driven::{Drive, Driver, Finished, bounded};
+use super::{EngineError, EngineSelection, Refusal, RunSpec, gateway};
 use crate::environment::{Harness, compile_environment};
 use crate::limits::{AGENT_READY_TIME, STOP_GRACE};
 use crate::log::Log;
@@ -293,19 +293,5 @@ impl Driver for PiEngine {
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {
         Box::pin(self.run_program(drive))
-    }
-}
-
-impl AgentEngine for PiEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
-        driven::supports(self, spec)
-    }
-
-    fn run<'a>(&'a self, spec: &'a RunSpec, context: EngineContext) -> EngineRun<'a> {
-        Box::pin(driven::run(self, spec, context))
     }
 }

@@ -26,9 +26,9 @@ pub struct EngineSelection {
     pub control: Option<SharedLoop>,
     /// What engines with tools of their own may do to a run's workspace.
     pub capability_tools: Option<CapabilityTools>,
-    /// Tools of the working directory.
+    /// Tools of the working directory; None: the kernel's own.
     pub primitives: Option<SharedToolSource>,
-    /// Tools of the run's connectors.
+    /// Tools of the run's connectors; None: the kernel's own clients.
     pub connectors: Option<SharedToolSource>,
     /// The host's settings and keys.
     pub host: HostEnv,

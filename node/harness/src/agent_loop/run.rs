@@ -10,7 +10,7 @@ use super::{
     ConversationResult, Loop, LoopContext, LoopRequest, LoopResult, NativeLoop, RequestedLimits, RunError,
     SeedError, TruncatedAnswerError, resolve_loop_limits,
 };
-use crate::event::{Bookend, RunEvents, SharedSink};
+use crate::event::{Bookend, OpenRun, RunEvents, SharedSink};
 use crate::host::HostEnv;
 use crate::log::Log;
 use crate::message::AgentMessage;
@@ -161,11 +161,14 @@ pub async fn run_with_events(
     events: &RunEvents,
     context: RunContext,
 ) -> Result<LoopResult, RunError> {
-    events.bookend(Bookend::Started {
-        max_steps: request.limits.max_steps,
-        max_duration_ms: u64::try_from(request.limits.max_duration.as_millis()).unwrap_or(u64::MAX),
-        tools: request.tools.iter().map(|tool| tool.spec().name.clone()).collect(),
-    });
+    let open = OpenRun::begin(
+        events,
+        Bookend::Started {
+            max_steps: request.limits.max_steps,
+            max_duration_ms: u64::try_from(request.limits.max_duration.as_millis()).unwrap_or(u64::MAX),
+            tools: request.tools.iter().map(|tool| tool.spec().name.clone()).collect(),
+        },
+    );
     let stop = context.stop.clone();
     let context = LoopContext {
         log: if events.is_private() { Log::silent() } else { context.log },
@@ -174,7 +177,6 @@ pub async fn run_with_events(
         run_id: context.run_id,
         host: context.host,
     };
-    let open = Open { events: Some(events) };
     let ended = AssertUnwindSafe(async { control.run(request, &context).await }).catch_unwind().await;
     open.close(match &ended {
         Ok(Ok(result)) => Bookend::Finished {
@@ -183,34 +185,12 @@ pub async fn run_with_events(
             text: Some(result.text.clone()),
             error: None,
         },
-        Ok(Err(error)) => failed(outcome_of(error, &stop), error.to_string()),
-        Err(_panic) => failed(Outcome::Failed, "the loop broke down".into()),
+        Ok(Err(error)) => Bookend::failed(outcome_of(error, &stop), error.to_string()),
+        Err(_panic) => Bookend::failed(Outcome::Failed, "the loop broke down".into()),
     });
     match ended {
         Ok(ended) => ended,
         Err(panic) => resume_unwind(panic),
-    }
-}
-
-/// A stream of events that has begun. One that is dropped is closed too, so that a run nobody waits for any more is not
-/// taken for one under way.
-struct Open<'a> {
-    events: Option<&'a RunEvents>,
-}
-
-impl Open<'_> {
-    fn close(mut self, last: Bookend) {
-        if let Some(events) = self.events.take() {
-            events.bookend(last);
-        }
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if let Some(events) = self.events.take() {
-            events.bookend(failed(Outcome::Canceled, "the run was dropped by its caller".into()));
-        }
     }
 }
 
@@ -221,10 +201,6 @@ fn outcome_of(error: &RunError, stop: &Stop) -> Outcome {
         Some(StopReason::Deadline(_)) if error.is_stop() => Outcome::TimedOut,
         _ => Outcome::Failed,
     }
-}
-
-fn failed(outcome: Outcome, error: String) -> Bookend {
-    Bookend::Finished { outcome, steps: None, text: None, error: Some(error) }
 }
 
 /// # Errors

@@ -29,7 +29,11 @@ pub(super) fn client(config: &ConnectorConfig) -> Result<Client, ConnectorError>
         let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
         if stays && attempt.previous().len() <= FETCH_REDIRECTS { attempt.follow() } else { attempt.stop() }
     });
-    let client = Client::builder().redirect(policy).connect_timeout(CONNECT_TIME);
+    let mut client = Client::builder().redirect(policy).connect_timeout(CONNECT_TIME);
+    if config.endpoint.as_deref().is_some_and(|endpoint| !endpoint.starts_with("https:")) {
+        // A proxy would read the token.
+        client = client.no_proxy();
+    }
     client
         .build()
         .map_err(|source| ConnectorError::Connect { connector: config.name.clone(), source: source.into() })

@@ -252,3 +252,19 @@ async fn a_stop_ends_claude_code_and_all_it_started() {
     assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
     stage.is_gone("child").await;
 }
+
+#[tokio::test]
+async fn a_run_that_is_dropped_leaves_no_program_and_an_end_of_its_events() {
+    let stage = Stage::new();
+    stage.program(
+        "claude",
+        "sleep 600 & echo $! > \"$TOLD/child\"; echo $$ >> \"$TOLD/child\"; echo > \"$TOLD/ready\"; wait",
+    );
+    let (engine, spec) = (engine(&stage, &[]), stage.spec());
+    tokio::select! {
+        _ = engine.run(&spec, stage.context()) => panic!("nobody answers"),
+        _ = stage.tells("ready") => {}
+    }
+    stage.is_gone("child").await;
+    assert_eq!(stage.events.names(), ["run.started", "run.finished"]);
+}

@@ -195,10 +195,21 @@ async fn a_run_without_a_key_is_refused_before_anything_is_set_up() {
     assert_eq!(primitives.opened.load(Ordering::SeqCst) + connectors.opened.load(Ordering::SeqCst), 0);
 }
 
-#[test]
-fn connectors_without_a_client_for_them_are_refused() {
-    let engine = NativeEngine::new(EngineSelection { host: no_host(), ..EngineSelection::default() });
-    assert!(engine.supports(&spec()).expect_err("no client").to_string().contains("connectors"));
+#[tokio::test]
+async fn without_other_sources_the_native_engine_has_the_kernels_own_tools() -> anyhow::Result<()> {
+    let shows = Arc::new(Shows::default());
+    let own = EngineSelection { control: Some(shows.clone()), host: no_host(), ..EngineSelection::default() };
+    let engine = NativeEngine::new(own);
+    let mut spec = RunSpec { connectors: Vec::new(), ..spec() };
+    engine.run(&spec, EngineContext::default()).await?;
+    assert_eq!(shows.tools(), ["run_code", "read_file", "list_files", "http_fetch"]);
+    spec.permissions.tools = Some(vec!["read_file".into()]);
+    engine.run(&spec, EngineContext::default()).await?;
+    assert_eq!(shows.tools(), ["read_file"]);
+    spec.connectors = vec![ConnectorConfig { name: "docs".into(), ..ConnectorConfig::default() }];
+    let failed = engine.run(&spec, EngineContext::default()).await;
+    assert!(matches!(failed, Err(EngineError::Setup { .. })), "{failed:?}");
+    Ok(())
 }
 
 /// Ends as it is told.

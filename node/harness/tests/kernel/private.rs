@@ -141,7 +141,8 @@ async fn the_structure_of_a_private_run_is_told() -> anyhow::Result<()> {
     let events: Vec<Value> =
         channels.events.all().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
     assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at && event["redacted"] == true));
-    assert_eq!(events[0]["tools"], json!(["look", "fails"]));
+    let tools = json!(["look", "fails", "run_code", "read_file", "list_files", "http_fetch"]);
+    assert_eq!(events[0]["tools"], tools);
     let turn = &events[1];
     assert_eq!(
         turn["tool_calls"],

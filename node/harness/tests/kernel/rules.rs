@@ -30,7 +30,7 @@ const RULES: &[(&str, usize)] = &[
 const OPEN: &str = "not built yet";
 
 /// How many rows say so. Lower it with each that does not any more.
-const OPEN_ROWS: usize = 18;
+const OPEN_ROWS: usize = 1;
 
 /// A row of the table: the rule, and what proves it.
 struct Row {

@@ -76,7 +76,8 @@ fn a_model_is_told_a_name_a_description_and_a_schema() -> anyhow::Result<()> {
         dispatch: None,
     };
     let specs = serde_json::to_value(to_tool_specs(&[tool("look", meta)]))?;
-    let keys: Vec<&String> = specs[0].as_object().into_iter().flat_map(|spec| spec.keys()).collect();
+    let mut keys: Vec<&String> = specs[0].as_object().into_iter().flat_map(|spec| spec.keys()).collect();
+    keys.sort_unstable();
     assert_eq!(keys, ["description", "input_schema", "name"]);
     Ok(())
 }

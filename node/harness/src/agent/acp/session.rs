@@ -32,6 +32,9 @@ use crate::log::Log;
 use crate::outcome::Outcome;
 use crate::stop::{Stop, StopReason};
 
+/// What is wrong when an agent says no more.
+const HUNG_UP: &str = "it ended in the middle of the conversation";
+
 /// What is said to an agent.
 pub(super) struct Conversation {
     pub(super) cwd: PathBuf,
@@ -63,6 +66,7 @@ pub(super) async fn converse(
     log: &Log,
 ) -> Ending {
     let (said, hung_up) = (Said::default(), CancellationToken::new());
+    let gone = hung_up.clone();
     let incoming = stream::unfold((lines, hung_up.clone()), |(mut lines, hung_up)| async move {
         match lines.next().await {
             Some(line) => Some((Ok(line), (lines, hung_up))),
@@ -98,11 +102,21 @@ pub(super) async fn converse(
         .connect_with(LineTransport::new(Box::pin(outgoing), Box::pin(incoming)), async |agent| {
             Ok(tokio::select! {
                 biased;
-                ending = hold(&agent, conversation, &said, stop, log) => ending,
-                () = hung_up.cancelled() => Err("it ended in the middle of the conversation".into()),
+                ending = hold(&agent, conversation, &said, stop, log) => match ending {
+                    Err(_) if hung_up.is_cancelled() => Err(HUNG_UP.into()),
+                    ending => ending,
+                },
+                () = hung_up.cancelled() => Err(HUNG_UP.into()),
             })
         });
-    connection.await.unwrap_or_else(|error| Err(format!("the connection to it broke ({})", error.code)))
+    connection.await.unwrap_or_else(|error| {
+        // Whether its end or what follows from it is noticed first is a matter of chance.
+        Err(if gone.is_cancelled() {
+            HUNG_UP.into()
+        } else {
+            format!("the connection to it broke ({})", error.code)
+        })
+    })
 }
 
 async fn hold(
