@@ -127,30 +127,23 @@ fn a_text_that_is_not_there_is_wrong_usage_and_starts_nothing() {
     place.holds_only(&[]);
 }
 
-/// The programs of this machine in a folder of its own, without gVisor.
-fn programs_without_gvisor(place: &Place) -> std::path::PathBuf {
-    let folder = place.file("unused", "").with_file_name("programs");
-    std::fs::create_dir(&folder).unwrap();
-    for name in ["bwrap", "python3", "node", "bash"] {
-        let found =
-            ["/usr/bin", "/bin"].map(|at| Path::new(at).join(name)).into_iter().find(|path| path.exists());
-        if let Some(program) = found {
-            std::os::unix::fs::symlink(program, folder.join(name)).unwrap();
-        }
-    }
-    folder
-}
-
 #[test]
 fn without_gvisor_the_demo_allows_its_own_nodes_the_hosts_kernel_and_says_so() {
-    let place = Place::new();
-    let programs = programs_without_gvisor(&place);
-    if !programs.join("bwrap").exists() {
-        assert!(std::env::var_os("MESH_REQUIRE_SANDBOX").is_none(), "no bubblewrap on this machine");
-        eprintln!("SKIPPED: the demo in the weaker class: no bubblewrap on this machine");
+    if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/bwrap").exists() {
+        assert!(std::env::var_os("MESH_REQUIRE_SANDBOX").is_none(), "needs root and bubblewrap");
+        eprintln!(
+            "SKIPPED: the demo in the weaker class: gVisor is hidden as root, and bubblewrap is needed"
+        );
         return;
     }
-    let output = place.program(&["demo"]).env("PATH", &programs).output().unwrap();
+    let place = Place::new();
+    let demo = place.program(&["demo"]);
+    // In a mount namespace of its own the runtime is a file that is no program.
+    let hide = "runsc=$(command -v runsc) && mount --bind /dev/null \"$runsc\"; exec \"$0\" demo";
+    let mut hidden = std::process::Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", hide]).arg(demo.get_program()).env_clear();
+    let variables = demo.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let output = hidden.envs(variables).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("linux-shared-kernel") && said.contains("a weaker class"), "{said}");
