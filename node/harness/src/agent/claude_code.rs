@@ -165,10 +165,8 @@ async fn read(child: &mut Child, answer: &mut Answer, drive: &Drive<'_>) -> Resu
             Event::Ready { servers } => {
                 let state = servers.iter().find(|(name, _)| name == SURFACE).map(|(_, state)| state.as_str());
                 if drive.surface.is_some() && state != Some("connected") {
-                    return Err(format!(
-                        "it is not connected to its capabilities: it says {:?} of {SURFACE}",
-                        state.unwrap_or("nothing")
-                    ));
+                    drive.log.line(&format!("claude-code says {state:?} of its capabilities"));
+                    return Err("it is not connected to its capabilities".into());
                 }
             }
             Event::Said { text, tools } => {

@@ -15,10 +15,12 @@ use super::{
 };
 use crate::agent_loop::resolve_loop_limits;
 use crate::capability::{CapabilityScope, CapabilityServer};
+use crate::connector::ConnectorAuth;
 use crate::context::assemble_context;
 use crate::event::{Bookend, OpenRun, RunEvents};
 use crate::log::Log;
 use crate::outcome::Outcome;
+use crate::secret::Secret;
 use crate::stop::{Stop, StopReason};
 use servers::Server;
 
@@ -136,7 +138,9 @@ async fn run(
             Some(tools) => Some(CapabilityServer::start(tools).await.map_err(failed)?),
             None => None,
         };
-        let known = assemble_context(&driver.parts().context_providers, spec, &context.log);
+        let token = surface.iter().map(|surface| surface.token().clone());
+        let log = without(secrets_of(driver, spec).into_iter().chain(token).collect(), &context.log);
+        let known = assemble_context(&driver.parts().context_providers, spec, &log);
         let known = match stop.or_drop(known).await {
             Ok(known) => known,
             Err(reason) => return Ok(Finished::stopped(&reason, String::new())),
@@ -148,7 +152,7 @@ async fn run(
             servers: surface.iter().map(servers::surface).chain(connectors).collect(),
             surface: surface.as_ref(),
             capabilities,
-            log: &context.log,
+            log: &log,
             stop: &stop,
         });
         let finished = finished.await?;
@@ -161,6 +165,31 @@ async fn run(
     let finished = stop.within(limits.max_duration, driving).await;
     open.close(last(&finished));
     finished.map(result)
+}
+
+/// Everything a run holds that must not be shown.
+fn secrets_of(driver: &impl Driver, spec: &RunSpec) -> Vec<Secret> {
+    let keys = &spec.provider.credentials;
+    let own = [&keys.anthropic, &keys.openai, &keys.openrouter].into_iter().flatten().cloned();
+    let host =
+        driver.host_keys(spec).into_iter().filter_map(|name| driver.parts().host.get(name)).map(Secret::from);
+    let connectors = spec.connectors.iter().flat_map(|connector| {
+        let token = match &connector.auth {
+            ConnectorAuth::Bearer(token) => Some(token.clone()),
+            ConnectorAuth::None => None,
+        };
+        connector.env.values().chain(connector.headers.values()).cloned().chain(token)
+    });
+    let gateway = spec.gateway.iter().map(|gateway| gateway.run_token.clone());
+    own.chain(host).chain(connectors).chain(gateway).chain(spec.secrets.values().cloned()).collect()
+}
+
+/// A log that shows none of these: what a program says goes into it, and the program was given them.
+fn without(secrets: Vec<Secret>, log: &Log) -> Log {
+    let log = log.clone();
+    Log::new(move |line| {
+        log.line(&secrets.iter().fold(line.to_owned(), |line, secret| secret.removed_from(&line)));
+    })
 }
 
 fn result(finished: Finished) -> EngineResult {

@@ -268,3 +268,36 @@ async fn a_run_that_is_dropped_leaves_no_program_and_an_end_of_its_events() {
     stage.is_gone("child").await;
     assert_eq!(stage.events.names(), ["run.started", "run.finished"]);
 }
+
+#[tokio::test]
+async fn what_a_program_says_of_its_secrets_is_in_no_log_event_or_error() {
+    let stage = Stage::new();
+    let script = r#"
+        while [ $# -gt 0 ]; do [ "$1" = --mcp-config ] && servers=$(tr -d '"' < "$2"); shift; done
+        printf '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"%s"}]}}\n' "$ANTHROPIC_API_KEY $DATABASE $servers"
+        env >&2; echo "$servers" >&2; exit 1"#;
+    stage.program("claude", script);
+    let mut spec = stage.spec();
+    spec.provider.credentials.anthropic = Some("key-canary".into());
+    spec.secrets.insert("DATABASE".into(), "secret-canary".into());
+    spec.connectors = vec![ConnectorConfig {
+        name: "docs".into(),
+        transport: "sse".into(),
+        endpoint: Some("http://127.0.0.1:1/".into()),
+        headers: [("X-Own".to_owned(), "header-canary".into())].into(),
+        auth: ConnectorAuth::Bearer("connector-canary".into()),
+        ..ConnectorConfig::default()
+    }];
+    let engine: SharedEngine =
+        Arc::new(ClaudeCodeEngine::new(stage.parts_with_note(&[("ANTHROPIC_API_KEY", "host-canary")])));
+    let error = stage.run(&engine, &spec).await.unwrap_err();
+    let log = stage.lines().join("\n");
+    assert!(
+        log.contains("claude-code uses [redacted] [redacted] {mcpServers")
+            && log.contains("DATABASE=[redacted]"),
+        "{log}"
+    );
+    assert!(log.contains("headers:{Authorization:Bearer [redacted]}},docs"), "{log}");
+    let all = format!("{log} {error:?} {:?} {spec:?}", stage.events.all());
+    assert!(!all.contains("canary"), "{all}");
+}
