@@ -65,10 +65,13 @@ async fn a_side_that_was_cut_off_hears_of_a_revocation_and_a_restored_disk_does_
     let (mut atlas, mut vega, nova) = three(&network, root.path()).await;
 
     // Copies of two homes as they were before.
-    let backup = |node: &Node| root.path().join(format!("{}.redb", node.name));
+    const FILES: [&str; 2] = ["mesh.redb", "mesh.journal"];
+    let backup = |node: &Node, file: &str| root.path().join(format!("{}.{file}", node.name));
     for node in [&mut vega, &mut atlas] {
         node.kill();
-        std::fs::copy(node.home.join("mesh.redb"), backup(node)).unwrap();
+        for file in FILES {
+            std::fs::copy(node.home.join(file), backup(node, file)).unwrap();
+        }
         node.start().await;
     }
     for peer in ["nova", "atlas"] {
@@ -94,7 +97,9 @@ async fn a_side_that_was_cut_off_hears_of_a_revocation_and_a_restored_disk_does_
     for restored in 0..2 {
         let (node, other) = if restored == 0 { (&mut vega, &atlas) } else { (&mut atlas, &vega) };
         node.kill();
-        std::fs::copy(backup(node), node.home.join("mesh.redb")).unwrap();
+        for file in FILES {
+            std::fs::copy(backup(node, file), node.home.join(file)).unwrap();
+        }
         node.start().await;
         node.peer_when(&other.name, "linked", |peer| peer.path.is_some()).await;
         node.sees("nova", "revoked").await;
