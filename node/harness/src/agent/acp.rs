@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{Drive, Driver, Finished};
+use super::driven::{Drive, Driver, Finished, host_key};
 use super::{EngineError, EngineSelection, Refusal, RunSpec, gateway};
 use crate::environment::{Harness, compile_environment};
 use crate::limits::STOP_GRACE;
@@ -47,7 +47,7 @@ impl AcpEngine {
                 env.set_secret(&format!("{name}_API_KEY"), key);
             }
         }
-        let host_key = self.spec.host_key.as_ref().filter(|_| self.may_use_host_key(run));
+        let host_key = host_key(self, run);
         if let Some((name, key)) = host_key.and_then(|name| Some((name, self.parts.host.get(name)?))) {
             env.set_secret(name, &key.into());
         }
@@ -55,10 +55,6 @@ impl AcpEngine {
             env.set_secret(&name, &value);
         }
         Ok(env)
-    }
-
-    fn may_use_host_key(&self, run: &RunSpec) -> bool {
-        run.gateway.is_none() && run.provider.env_fallback
     }
 
     /// The task, below what the environment has an agent told first.
@@ -106,9 +102,8 @@ impl Driver for AcpEngine {
         &self.parts
     }
 
-    fn host_keys(&self, run: &RunSpec) -> Vec<&str> {
-        let key = self.spec.host_key.as_deref().filter(|_| self.may_use_host_key(run));
-        key.into_iter().collect()
+    fn host_key(&self) -> Option<&str> {
+        self.spec.host_key.as_deref()
     }
 
     fn check(&self, run: &RunSpec) -> Result<(), Refusal> {

@@ -212,9 +212,8 @@ impl Driver for ClaudeCodeEngine {
         &self.parts
     }
 
-    fn host_keys(&self, spec: &RunSpec) -> Vec<&str> {
-        let is_used = spec.gateway.is_none() && spec.provider.env_fallback;
-        if is_used { vec![KEY] } else { Vec::new() }
+    fn host_key(&self) -> Option<&str> {
+        Some(KEY)
     }
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {

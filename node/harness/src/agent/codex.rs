@@ -163,9 +163,8 @@ impl Driver for CodexEngine {
         &self.parts
     }
 
-    fn host_keys(&self, spec: &RunSpec) -> Vec<&str> {
-        let is_used = spec.gateway.is_none() && spec.provider.env_fallback;
-        if is_used { vec![HOST_KEY] } else { Vec::new() }
+    fn host_key(&self) -> Option<&str> {
+        Some(HOST_KEY)
     }
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {

@@ -35,8 +35,8 @@ pub(super) trait Driver: Send + Sync {
     /// What the application brought.
     fn parts(&self) -> &EngineSelection;
 
-    /// The variables of the host that this run would take a key from.
-    fn host_keys(&self, spec: &RunSpec) -> Vec<&str>;
+    /// The variable of the host that it may take a key from.
+    fn host_key(&self) -> Option<&str>;
 
     /// What only this engine refuses. Nothing, unless it says so.
     fn check(&self, _: &RunSpec) -> Result<(), Refusal> {
@@ -98,9 +98,14 @@ impl<D: Driver> AgentEngine for D {
 fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refusal> {
     let host = &driver.parts().host;
     rules::check_isolation(spec, host, driver.enable())?;
-    rules::check_credentials(spec, host, &driver.host_keys(spec))?;
+    rules::check_credentials(spec, host, host_key(driver, spec).as_slice())?;
     servers::connectors(spec)?;
     driver.check(spec)
+}
+
+/// The variable of the host that this run would take a key from.
+pub(super) fn host_key<'a>(driver: &'a impl Driver, spec: &RunSpec) -> Option<&'a str> {
+    driver.host_key().filter(|_| rules::may_use_host_key(spec))
 }
 
 /// Does a run.
@@ -171,8 +176,7 @@ async fn run(
 fn secrets_of(driver: &impl Driver, spec: &RunSpec) -> Vec<Secret> {
     let keys = &spec.provider.credentials;
     let own = [&keys.anthropic, &keys.openai, &keys.openrouter].into_iter().flatten().cloned();
-    let host =
-        driver.host_keys(spec).into_iter().filter_map(|name| driver.parts().host.get(name)).map(Secret::from);
+    let host = host_key(driver, spec).and_then(|name| driver.parts().host.get(name)).map(Secret::from);
     let connectors = spec.connectors.iter().flat_map(|connector| {
         let token = match &connector.auth {
             ConnectorAuth::Bearer(token) => Some(token.clone()),

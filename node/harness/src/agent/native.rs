@@ -270,7 +270,7 @@ fn host_keys(spec: &RunSpec) -> Vec<&'static str> {
         // It is used whatever the run says, also beside a gateway, which has no way to it.
         return vec!["LOCAL_MODEL_API_KEY"];
     }
-    if spec.gateway.is_some() || !spec.provider.env_fallback {
+    if !rules::may_use_host_key(spec) {
         return Vec::new();
     }
     let is_meant = |name: &str| preferred.is_none_or(|preferred| preferred == name);

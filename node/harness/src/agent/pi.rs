@@ -277,8 +277,8 @@ impl Driver for PiEngine {
         &self.parts
     }
 
-    fn host_keys(&self, _: &RunSpec) -> Vec<&str> {
-        Vec::new()
+    fn host_key(&self) -> Option<&str> {
+        None
     }
 
     fn check(&self, spec: &RunSpec) -> Result<(), Refusal> {

@@ -8,6 +8,11 @@ use crate::secret::Secret;
 /// The profile that an engine with a shell of its own asks for: a box that is thrown away.
 const EPHEMERAL: &str = "ephemeral";
 
+/// Whether a run may take a key from the host's own variables: not beside a gateway, and only if it says so.
+pub(crate) fn may_use_host_key(spec: &RunSpec) -> bool {
+    spec.gateway.is_none() && spec.provider.env_fallback
+}
+
 /// Whether the gateway of a run, if it has one, is whole, and a run in a virtual machine holds no credential it should
 /// not. `host_keys` are the variables of the host that the engine would take a key from.
 ///
