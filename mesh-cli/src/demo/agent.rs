@@ -82,10 +82,7 @@ async fn offered(client: &Client, node: &str) -> Result<Option<IsolationClass>, 
     let status = client.status().await?;
     let executor = status.peers.iter().find(|peer| peer.name == node).map(|peer| &peer.executor);
     let classes = executor.map(|executor| executor.classes.as_slice()).unwrap_or_default();
-    let strongest = |best: IsolationClass, class: &IsolationClass| {
-        if class.satisfies(best) { *class } else { best }
-    };
-    Ok(classes.split_first().map(|(first, rest)| rest.iter().fold(*first, strongest)))
+    Ok(classes.iter().copied().max())
 }
 
 async fn counted_in_sandbox(

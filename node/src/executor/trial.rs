@@ -7,7 +7,6 @@ use std::fs;
 use std::path::Path;
 
 use mesh_protocol::api::node::Check;
-use mesh_protocol::isolation::IsolationClass;
 use mesh_sandbox::{PoolConfig, Sandbox, SandboxConfig};
 
 use super::{preparation, translation};
@@ -23,7 +22,7 @@ pub fn check_machine(dir: &Path, section: &ExecutorSection) -> Vec<Check> {
         home: place.clone(),
         runsc: section.runsc.clone(),
         bounds: translation::bounds(),
-        shared_kernel: section.allow_classes.contains(&IsolationClass::LinuxSharedKernel),
+        shared_kernel: section.allows_shared_kernel(),
         packs: section.packs.iter().map(preparation::pack).collect(),
         pool: PoolConfig { armed: 0, ..PoolConfig::default() },
         ..SandboxConfig::new(dir, format!("check-{}", std::process::id()))

@@ -91,6 +91,12 @@ pub struct ExecutorSection {
 }
 
 impl ExecutorSection {
+    /// Whether jobs may run on the host's own kernel, where gVisor does not work.
+    #[must_use]
+    pub fn allows_shared_kernel(&self) -> bool {
+        self.allow_classes.contains(&IsolationClass::LinuxSharedKernel)
+    }
+
     /// What jobs may take here.
     #[must_use]
     pub fn policy(&self) -> JobPolicy {

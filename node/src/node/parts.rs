@@ -13,7 +13,6 @@ use mesh_node_core::site::JobPolicy;
 use mesh_node_core::store::get;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
-use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::peer::BootId;
 use rand::Rng;
 
@@ -163,7 +162,7 @@ fn options(dir: PathBuf, section: &ExecutorSection, who: Credentials) -> Executo
         rootfs: None,
         instance: who.key.node().short(),
         enabled: section.enabled,
-        shared_kernel: section.allow_classes.contains(&IsolationClass::LinuxSharedKernel),
+        shared_kernel: section.allows_shared_kernel(),
         packs: section.packs.clone(),
         slots: section.slots,
         ready: section.ready,

@@ -36,7 +36,7 @@ impl Batch {
     ) -> Result<Self, DatabaseError> {
         let before =
             transaction.open_table(META).map_err(failed)?.get(COMMITS).map_err(failed)?.map(|n| n.value());
-        let journal = journal.map(|journal| (journal, Frame::default()));
+        let journal = journal.map(|journal| (journal, Frame::new()));
         Ok(Self { transaction, number: before.unwrap_or(0).saturating_add(1), journal })
     }
 

@@ -62,18 +62,20 @@ impl Beginning {
 }
 
 /// The rows of one frame, on their way into it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frame {
-    /// Room for the header, then the rows. Empty before the first.
+    /// Room for the header, then the rows.
     bytes: Vec<u8>,
 }
 
 impl Frame {
+    /// No rows yet.
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; HEADER_BYTES] }
+    }
+
     /// Adds a row, or its removal.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES, 0);
-        }
         let row = Written(Bytes::new(key), value.map(Bytes::new));
         self.bytes = postcard::to_extend(&row, std::mem::take(&mut self.bytes)).map_err(io::Error::other)?;
         Ok(())
@@ -81,9 +83,6 @@ impl Frame {
 
     /// Writes the header, and gives the whole frame and its hash.
     fn seal(&mut self, before: &Hash, number: u64) -> Option<(&[u8], Hash)> {
-        if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES, 0);
-        }
         let (header, rows) = self.bytes.split_at_mut_checked(HEADER_BYTES)?;
         let length = u32::try_from(rows.len()).ok()?;
         let hash = hash(before, number, rows);
