@@ -4,14 +4,14 @@
 //! second small table, `meta`, holds the schema version and the number of commits. What rows mean is the core's
 //! business; this module only keeps them.
 //!
-//! A batch is made durable by one flush of a journal beside the tree, which then has it in memory; when the journal is
-//! full, and at every start, the tree itself is made durable.
+//! A batch is made durable by one flush of a journal beside the tree, and its rows are kept in memory, on top of the
+//! tree; when the journal is full, and at every start and end, they go into the tree together.
 //!
 //! Invariants:
 //! - A [`Snapshot`] never waits for the writer and never changes; it keeps old pages alive, so it is held for one
 //!   request, not for a session.
-//! - A [`Batch`] is kept whole or not at all. After a failed commit redb takes no more writes, and only reopening tells
-//!   whether the batch was kept: [`Database::commits`] against [`Batch::number`].
+//! - A [`Batch`] is kept whole or not at all. After a failed commit no more is taken, and only reopening tells whether
+//!   the batch was kept: [`Database::commits`] against [`Batch::number`].
 //! - A database file exists either whole or under a temporary name. A file that should be there and is not, or does
 //!   not read, is an error with its path; never a new empty database.
 
@@ -19,6 +19,8 @@ mod batch;
 mod creation;
 mod database;
 mod journal;
+mod open;
+mod recent;
 mod rows;
 mod schema;
 mod snapshot;
@@ -86,6 +88,9 @@ pub enum DatabaseError {
     /// It was closed after a failure and is not open again yet.
     #[error("the database is closed")]
     Closed,
+    /// Another batch was committed since this one was begun. Nothing was kept: begin it again.
+    #[error("another batch was committed first")]
+    Overtaken,
     /// A transaction could not be begun, written or committed. Whether a commit was kept is not known until the
     /// database is opened again.
     #[error("the database failed")]
@@ -113,7 +118,7 @@ impl DatabaseError {
                 Some("check that the disk is writable, sound and not full")
             }
             Self::NewerSchema { .. } => Some("update mesh-cli on this machine"),
-            Self::Closed => None,
+            Self::Closed | Self::Overtaken => None,
         }
     }
 }

@@ -4,11 +4,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
-use mesh_node::storage::{Batch, Database, DatabaseError, SCHEMA_VERSION};
+use mesh_node::storage::{Backends, Batch, Database, DatabaseError, SCHEMA_VERSION};
 use mesh_node_core::store::conformance::{Writable, check_all};
-use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
+use mesh_node_core::store::{Change, OrderedStore, Row, Scan, Store, StoreError, Table};
+use proptest::prelude::*;
 use redb::backends::InMemoryBackend;
 use redb::{ReadableDatabase, TableDefinition};
 use tempfile::TempDir;
@@ -53,10 +53,18 @@ impl Writable for Applied {
     }
 }
 
-fn in_memory() -> Database {
-    let bytes = Arc::new(Mutex::new(Some(InMemoryBackend::new())));
-    Database::open_backend(move || bytes.lock().unwrap().take().unwrap()).unwrap()
+/// A database of its own, with a journal of this length.
+fn in_memory(journal_bytes: u64) -> Database {
+    let backends = move || Backends {
+        tree: InMemoryBackend::new(),
+        journal: InMemoryBackend::new(),
+        journal_bytes,
+    };
+    Database::open_backends(backends).unwrap()
 }
+
+/// Room for all that a test here writes, for some of it, and for nothing.
+const ROOMS: [u64; 3] = [1 << 20, 600, 64];
 
 fn put(key: &[u8], value: &[u8]) -> Vec<Change> {
     vec![Change { table: Table::Jobs, key: key.to_vec(), value: Some(value.to_vec()) }]
@@ -72,28 +80,79 @@ fn leftover(path: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn snapshots_of_redb_are_a_store() {
-    check_all(|| Committed(in_memory()));
+fn snapshots_are_a_store_wherever_the_rows_are() {
+    for journal_bytes in ROOMS {
+        check_all(|| Committed(in_memory(journal_bytes)));
+    }
 }
 
 #[test]
 fn a_batch_is_a_store() {
-    check_all(|| Applied(in_memory().begin().unwrap()));
+    check_all(|| Applied(in_memory(ROOMS[0]).begin().unwrap()));
 }
 
 #[test]
 fn a_snapshot_does_not_change_while_batches_are_committed() {
-    let mut database = Committed(in_memory());
-    database.apply(put(b"k", b"old"));
-    let before = database.0.snapshot().unwrap();
-    database.apply(put(b"k", b"new"));
-    assert_eq!(before.get(Table::Jobs, b"k").unwrap().unwrap(), b"old");
-    assert_eq!(database.get(Table::Jobs, b"k").unwrap().unwrap(), b"new");
+    for journal_bytes in ROOMS {
+        let mut database = Committed(in_memory(journal_bytes));
+        database.apply(put(b"k", b"old"));
+        let before = database.0.snapshot().unwrap();
+        database.apply(put(b"k", b"new"));
+        assert_eq!(before.get(Table::Jobs, b"k").unwrap().unwrap(), b"old");
+        assert_eq!(database.get(Table::Jobs, b"k").unwrap().unwrap(), b"new");
+    }
+}
+
+#[test]
+fn of_two_batches_begun_together_the_first_to_be_committed_is_kept() {
+    let database = in_memory(ROOMS[0]);
+    let (mut first, mut second) = (database.begin().unwrap(), database.begin().unwrap());
+    first.apply(put(b"k", b"first")).unwrap();
+    second.apply(put(b"k", b"second")).unwrap();
+    first.commit().unwrap();
+    assert!(matches!(second.commit(), Err(DatabaseError::Overtaken)));
+    assert_eq!(database.snapshot().unwrap().get(Table::Jobs, b"k").unwrap().unwrap(), b"first");
+    // And more is taken.
+    database.begin().unwrap().commit().unwrap();
+    assert_eq!(database.commits().unwrap(), 2);
+}
+
+/// A database with a short journal against one map: what is read is the same whatever of it is in the tree, in the
+/// journal, removed from the tree, or written again after that.
+#[test]
+fn reads_are_the_same_wherever_the_rows_are() {
+    let key = |n: u8| vec![n % 16];
+    let change = (any::<u8>(), prop::option::of(prop::collection::vec(any::<u8>(), 0..40)));
+    let batches = prop::collection::vec(prop::collection::vec(change, 0..6), 1..30);
+    let scan = (any::<u8>(), prop::option::of(any::<u8>()), any::<bool>(), 0..8_usize)
+        .prop_map(move |(from, to, backwards, limit)| Scan { from: key(from), to: to.map(key), backwards, limit });
+    let scans = prop::collection::vec(scan, 1..20);
+    proptest!(|(batches in batches, scans in scans, journal_bytes in 64..2_000_u64)| {
+        let database = in_memory(journal_bytes);
+        let mut expected = OrderedStore::default();
+        for batch in batches {
+            let change = |(n, value)| Change { table: Table::Jobs, key: key(n), value };
+            let changes: Vec<Change> = batch.into_iter().map(change).collect();
+            let mut written = database.begin().unwrap();
+            written.apply(changes.clone()).unwrap();
+            expected.apply(changes);
+            let same = |store: &dyn Store| {
+                scans.iter().all(|scan| {
+                    store.scan(Table::Jobs, scan).unwrap() == expected.scan(Table::Jobs, scan).unwrap()
+                        && store.get(Table::Jobs, &scan.from).unwrap()
+                            == expected.get(Table::Jobs, &scan.from).unwrap()
+                })
+            };
+            prop_assert!(same(&written), "before its commit");
+            written.commit().unwrap();
+            prop_assert!(same(&database.snapshot().unwrap()), "after it");
+        }
+    });
 }
 
 #[test]
 fn a_dropped_batch_leaves_nothing_and_does_not_count() {
-    let database = in_memory();
+    let database = in_memory(ROOMS[0]);
     let mut batch = database.begin().unwrap();
     batch.apply(put(b"k", b"v")).unwrap();
     let number = batch.number();

@@ -9,11 +9,14 @@
 
 pub mod conformance;
 mod key;
+mod merge;
 mod ordered;
 mod overlay;
 mod record;
+mod tables;
 
 pub use key::{Key, KeyError};
+pub use merge::merge;
 pub use ordered::OrderedStore;
 pub use overlay::{Change, Overlay};
 pub use record::{Record, get, scan_before, scan_from, scan_last, scan_last_of, scan_prefix};

@@ -10,31 +10,21 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use redb::{Builder, ReadableDatabase, StorageBackend};
+use redb::{Builder, StorageBackend};
 
 use super::batch::Batch;
-use super::journal::{Beginning, Journal};
+use super::open::{JournalFile, Open, State};
 use super::snapshot::Snapshot;
-use super::{DatabaseError, creation, failed, rows, schema};
+use super::{DatabaseError, creation, failed, schema};
 use crate::limits::{DATABASE_CACHE_BYTES, DATABASE_CHECK_BYTES_MAX, JOURNAL_BYTES};
 
 /// What a database on a backend is called in errors.
 const BACKEND: &str = "<backend>";
 
 /// Opens the same database once more.
-type Reopen = dyn Fn() -> Result<Open, DatabaseError> + Send + Sync;
-
-/// A journal's file, and how long it is.
-type JournalFile = (Box<dyn StorageBackend>, u64);
-
-/// What is open.
-struct Open {
-    tree: redb::Database,
-    /// Where batches are made durable; the tree itself where there is none.
-    journal: Option<Arc<Mutex<Journal>>>,
-}
+type Reopen = dyn Fn() -> Result<Arc<Open>, DatabaseError> + Send + Sync;
 
 /// The bytes of a database somewhere else than in files.
 #[derive(Debug)]
@@ -50,7 +40,7 @@ pub struct Backends<B> {
 /// A database that snapshots and batches are taken from. Shared by the writer and all readers.
 pub struct Database {
     /// `None` while closed. The lock is held only to look or to swap, never over a read or a write of the disk.
-    open: RwLock<Option<Open>>,
+    open: RwLock<Option<Arc<Open>>>,
     reopen: Box<Reopen>,
     name: PathBuf,
 }
@@ -82,8 +72,7 @@ impl Database {
         let name = path.to_owned();
         let open = move |verify| {
             let tree = open_at(&name, verify)?;
-            let journal = || creation::journal(&name).map(|file| (file, JOURNAL_BYTES));
-            Open::ready(tree, Some(journal), &name)
+            ready(tree, || Ok((creation::journal(&name)?, JOURNAL_BYTES)), &name)
         };
         Ok(Self {
             open: RwLock::new(Some(open(verify)?)),
@@ -92,38 +81,18 @@ impl Database {
         })
     }
 
-    /// Opens a database without a journal on a backend, making an empty one when the backend is empty: every batch is
-    /// made durable in the tree. `backend` is called again for each [`Self::reopen`] and gives a new handle to the same
-    /// bytes.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] as [`Self::open_file`], with the name `<backend>`.
-    pub fn open_backend<B: StorageBackend>(
-        backend: impl Fn() -> B + Send + Sync + 'static,
-    ) -> Result<Self, DatabaseError> {
-        Self::on_backend(move || {
-            let no_journal = None::<fn() -> Result<JournalFile, DatabaseError>>;
-            Open::ready(tree_on(backend())?, no_journal, Path::new(BACKEND))
-        })
-    }
-
-    /// The same with a journal.
+    /// Opens a database on backends, making an empty one when that of the tree is empty. `backends` is called again for
+    /// each [`Self::reopen`] and gives new handles to the same bytes.
     ///
     /// # Errors
     /// [`DatabaseError`] as [`Self::open_file`], with the name `<backend>`.
     pub fn open_backends<B: StorageBackend>(
         backends: impl Fn() -> Backends<B> + Send + Sync + 'static,
     ) -> Result<Self, DatabaseError> {
-        Self::on_backend(move || {
+        let open = move || {
             let Backends { tree, journal, journal_bytes } = backends();
-            let journal = || Ok((Box::new(journal) as Box<dyn StorageBackend>, journal_bytes));
-            Open::ready(tree_on(tree)?, Some(journal), Path::new(BACKEND))
-        })
-    }
-
-    fn on_backend(
-        open: impl Fn() -> Result<Open, DatabaseError> + Send + Sync + 'static,
-    ) -> Result<Self, DatabaseError> {
+            ready(tree_on(tree)?, || Ok((Box::new(journal) as _, journal_bytes)), Path::new(BACKEND))
+        };
         let first = open()?;
         Ok(Self { open: RwLock::new(Some(first)), reopen: Box::new(open), name: PathBuf::from(BACKEND) })
     }
@@ -133,20 +102,20 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn snapshot(&self) -> Result<Snapshot, DatabaseError> {
-        self.with(|database| {
-            let read = database.tree.begin_read().map_err(failed)?;
-            Ok(Snapshot::new(read.open_table(rows::ROWS).map_err(failed)?))
-        })
+        Ok(self.now_open()?.state().rows)
     }
 
-    /// Begins a batch. There is one at a time; a second caller waits for the first's end.
+    /// Begins a batch. Of two that were begun together the first to be committed is kept.
     ///
     /// # Errors
-    /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
+    /// [`DatabaseError::Closed`] after a failure and during a reopen.
     pub fn begin(&self) -> Result<Batch, DatabaseError> {
-        self.with(|database| {
-            Batch::new(schema::begin(&database.tree).map_err(failed)?, database.journal.clone())
-        })
+        let open = self.now_open()?;
+        if open.has_failed() {
+            return Err(DatabaseError::Closed);
+        }
+        let State { commits, rows } = open.state();
+        Ok(Batch::new(open, commits.saturating_add(1), rows))
     }
 
     /// How many batches were ever committed here.
@@ -154,7 +123,7 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn commits(&self) -> Result<u64, DatabaseError> {
-        self.with(|database| commits(&database.tree))
+        Ok(self.now_open()?.state().commits)
     }
 
     /// Closes the database and opens it again, as redb asks for after a failed commit. Snapshots taken before answer
@@ -168,67 +137,27 @@ impl Database {
         Ok(())
     }
 
-    fn swap(&self, next: Option<Open>) -> Option<Open> {
+    fn swap(&self, next: Option<Arc<Open>>) -> Option<Arc<Open>> {
         std::mem::replace(&mut *self.open.write().unwrap_or_else(PoisonError::into_inner), next)
     }
 
-    fn with<T>(&self, look: impl FnOnce(&Open) -> Result<T, DatabaseError>) -> Result<T, DatabaseError> {
-        look(self.open.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(DatabaseError::Closed)?)
+    fn now_open(&self) -> Result<Arc<Open>, DatabaseError> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(DatabaseError::Closed)
     }
 }
 
-impl Open {
-    /// A tree that was opened, made ready: what the journal has is in it, and nothing is in the journal.
-    fn ready(
-        tree: redb::Database,
-        journal: Option<impl FnOnce() -> Result<JournalFile, DatabaseError>>,
-        name: &Path,
-    ) -> Result<Self, DatabaseError> {
-        without_panic(name, move || {
-            let version = schema::check(&tree, name)?;
-            let journal = match journal {
-                Some(journal) => {
-                    let (file, capacity) = journal()?;
-                    Some(Arc::new(Mutex::new(take_in(&tree, file, capacity)?)))
-                }
-                None => None,
-            };
-            schema::migrate(&tree, version)?;
-            Ok(Self { tree, journal })
-        })
-    }
-}
-
-/// Puts what is in a journal into the tree, in one durable commit.
-fn take_in(
-    tree: &redb::Database,
-    file: Box<dyn StorageBackend>,
-    capacity: u64,
-) -> Result<Journal, DatabaseError> {
-    let opens = schema::number(tree, schema::OPENS).map_err(failed)?.unwrap_or(0);
-    let mut commit = commits(tree)?;
-    let mut journal = Journal::open(file, capacity, Beginning { opens, commit }).map_err(failed)?;
-    let transaction = schema::begin(tree).map_err(failed)?;
-    {
-        let mut rows = transaction.open_table(rows::ROWS).map_err(failed)?;
-        let mut take = |key: &[u8], value: Option<&[u8]>| match value {
-            Some(value) => rows.insert(key, value).map(drop).map_err(redb::Error::from),
-            None => rows.remove(key).map(drop).map_err(redb::Error::from),
-        };
-        while journal.read(commit.saturating_add(1), &mut take).map_err(failed)? {
-            commit = commit.saturating_add(1);
-        }
-        let mut meta = transaction.open_table(schema::META).map_err(failed)?;
-        meta.insert(schema::COMMITS, commit).map_err(failed)?;
-        meta.insert(schema::OPENS, opens.saturating_add(1)).map_err(failed)?;
-    }
-    transaction.commit().map_err(failed)?;
-    journal.clear(Beginning { opens: opens.saturating_add(1), commit }).map_err(failed)?;
-    Ok(journal)
-}
-
-fn commits(tree: &redb::Database) -> Result<u64, DatabaseError> {
-    Ok(schema::number(tree, schema::COMMITS).map_err(failed)?.unwrap_or(0))
+/// A tree that was opened, made ready: of this release's schema, and with what its journal has.
+fn ready(
+    tree: redb::Database,
+    journal: impl FnOnce() -> Result<JournalFile, DatabaseError>,
+    name: &Path,
+) -> Result<Arc<Open>, DatabaseError> {
+    without_panic(name, move || {
+        let version = schema::check(&tree, name)?;
+        let open = Open::ready(tree, journal()?)?;
+        schema::migrate(open.tree(), version)?;
+        Ok(Arc::new(open))
+    })
 }
 
 /// The tree on a backend, with both tables when that is empty.

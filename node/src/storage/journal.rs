@@ -1,8 +1,8 @@
 //! The journal: what was committed since the tree was last made durable, in a file beside it.
 //!
 //! ```text
-//!  batch ──> frame ──append, one flush──> kept ──> the tree, in memory
-//!              └─ no room left ──> the tree is made durable (two flushes) ──> the journal begins again
+//!  batch ──> frame ──append, one flush──> kept, its rows in memory
+//!              └─ no room left ──> all of them go into the tree (two flushes) ──> the journal begins again
 //! ```
 //!
 //! A frame is one batch: its number, the length of its rows, a hash, the rows. The hash covers the frame and the hash
@@ -130,8 +130,10 @@ impl Journal {
             let zeros = [0; FILL_BYTES];
             while at < capacity {
                 let bytes = usize::try_from(capacity - at).map_or(FILL_BYTES, |rest| rest.min(FILL_BYTES));
+                let end = at.saturating_add(as_u64(bytes));
+                file.set_len(end)?;
                 file.write(at, zeros.get(..bytes).unwrap_or(&zeros))?;
-                at = at.saturating_add(as_u64(bytes));
+                at = end;
             }
             file.sync_data()?;
         }
@@ -165,7 +167,7 @@ impl Journal {
     pub(super) fn read<E: From<io::Error>>(
         &mut self,
         number: u64,
-        mut take: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+        mut take: impl FnMut(Vec<u8>, Option<Vec<u8>>) -> Result<(), E>,
     ) -> Result<bool, E> {
         let Some(rows_at) = self.room_for(as_u64(HEADER_BYTES)) else { return Ok(false) };
         let mut header = [0; HEADER_BYTES];
@@ -185,7 +187,7 @@ impl Journal {
         while !rest.is_empty() {
             let (Found(key, value), after) = postcard::take_from_bytes(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            take(&key, value.as_ref().map(|value| value.as_slice()))?;
+            take(key.into_vec(), value.map(ByteBuf::into_vec))?;
             rest = after;
         }
         self.end = end;

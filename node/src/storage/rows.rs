@@ -1,17 +1,10 @@
-//! The one table of rows: the layout of its keys, and reads that a snapshot and a batch share.
+//! The one table of rows: the layout of its keys.
 
-use std::ops::Bound;
-
-use mesh_node_core::store::{Row, Scan, Table};
-use redb::{ReadableTable, TableDefinition};
+use mesh_node_core::store::{Scan, Table};
+use redb::TableDefinition;
 
 /// Every row of every table, by prefix byte and key.
 pub(super) const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("rows");
-
-/// Rows as redb reads them, in either kind of transaction.
-pub(super) trait Rows: ReadableTable<&'static [u8], &'static [u8]> {}
-
-impl<T: ReadableTable<&'static [u8], &'static [u8]>> Rows for T {}
 
 /// The key on disk.
 pub(super) fn disk_key(table: Table, key: &[u8]) -> Vec<u8> {
@@ -21,34 +14,18 @@ pub(super) fn disk_key(table: Table, key: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn get(rows: &impl Rows, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, redb::StorageError> {
-    let found = rows.get(disk_key(table, key).as_slice())?;
-    Ok(found.map(|value| value.value().to_vec()))
-}
-
-pub(super) fn scan(rows: &impl Rows, table: Table, scan: &Scan) -> Result<Vec<Row>, redb::StorageError> {
-    if scan.to.as_ref().is_some_and(|to| *to <= scan.from) {
-        return Ok(Vec::new());
-    }
-    let from = disk_key(table, &scan.from);
+/// The first key on disk that a scan may visit and the first that it may not; `None` when it visits nothing.
+pub(super) fn range(table: Table, scan: &Scan) -> Option<(Vec<u8>, Vec<u8>)> {
     // Without an end the range stops at the first key of the next prefix; 255 is no table's.
     let to = match &scan.to {
+        Some(to) if *to <= scan.from => return None,
         Some(to) => disk_key(table, to),
         None => vec![table.prefix().saturating_add(1)],
     };
-    let range = rows.range::<&[u8]>((Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice())))?;
-    if scan.backwards {
-        range.rev().take(scan.limit).map(row).collect()
-    } else {
-        range.take(scan.limit).map(row).collect()
-    }
+    Some((disk_key(table, &scan.from), to))
 }
 
-/// An entry as redb hands it out.
-type Entry<'a> = (redb::AccessGuard<'a, &'static [u8]>, redb::AccessGuard<'a, &'static [u8]>);
-
-fn row(entry: Result<Entry<'_>, redb::StorageError>) -> Result<Row, redb::StorageError> {
-    let (key, value) = entry?;
-    let key = key.value().get(1..).unwrap_or_default().to_vec();
-    Ok((key, value.value().to_vec()))
+/// The key that the core knows.
+pub(super) fn without_table(disk_key: &[u8]) -> &[u8] {
+    disk_key.get(1..).unwrap_or_default()
 }

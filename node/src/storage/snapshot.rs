@@ -1,27 +1,26 @@
-//! A consistent view for readers.
+//! A consistent view: the tree as it was last made durable, and what the journal has on top.
 
 use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
-use mesh_node_core::store::{Row, Scan, Store, StoreError, Table};
-use redb::ReadOnlyTable;
+use mesh_node_core::store::{Row, Scan, Store, StoreError, Table, merge};
+use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, StorageError};
 
-use super::{failed, rows};
+use super::recent::Recent;
+use super::{DatabaseError, failed, rows};
 
-/// What was committed when it was taken. Never waits for the writer. The pages it sees are not reused while it lives,
-/// so drop it after one request.
+/// What was committed when it was taken. Never waits for the writer, and costs nothing to take. The pages and rows it
+/// sees are not let go while it lives, so drop it after one request.
+#[derive(Clone)]
 pub struct Snapshot {
-    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    tree: Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>,
+    recent: Recent,
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Snapshot")
-    }
-}
-
-impl Snapshot {
-    pub(super) const fn new(rows: ReadOnlyTable<&'static [u8], &'static [u8]>) -> Self {
-        Self { rows }
     }
 }
 
@@ -31,12 +30,65 @@ const _: () = {
     shareable::<Snapshot>();
 };
 
+impl Snapshot {
+    /// The tree as it is now, and nothing on top.
+    pub(super) fn of(tree: &redb::Database) -> Result<Self, DatabaseError> {
+        let rows = tree.begin_read().map_err(failed)?.open_table(rows::ROWS).map_err(failed)?;
+        Ok(Self { tree: Arc::new(rows), recent: Recent::default() })
+    }
+
+    /// What is not in the tree yet.
+    pub(super) const fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Writes a row on top, or removes it. Other views do not see it.
+    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StorageError> {
+        match value {
+            Some(value) => self.recent.put(key, value),
+            None => {
+                let in_tree = self.tree.get(key.as_slice())?.is_some();
+                self.recent.remove(key, in_tree);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        match self.recent.get(key) {
+            Some(row) => Ok(row.clone()),
+            None => Ok(self.tree.get(key)?.map(|value| value.value().to_vec())),
+        }
+    }
+
+    fn visit(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StorageError> {
+        let Some((from, to)) = rows::range(table, scan) else { return Ok(Vec::new()) };
+        let range = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+        let recent =
+            self.recent.range(range).map(|(key, value)| (rows::without_table(key), value.as_deref()));
+        let tree = self.tree.range::<&[u8]>(range)?.map(row);
+        if scan.backwards {
+            merge(recent.rev(), tree.rev(), true, scan.limit)
+        } else {
+            merge(recent, tree, false, scan.limit)
+        }
+    }
+}
+
 impl Store for Snapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        rows::get(&self.rows, table, key).map_err(|error| failed(error).into())
+        self.read(&rows::disk_key(table, key)).map_err(|error| failed(error).into())
     }
 
     fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
-        rows::scan(&self.rows, table, scan).map_err(|error| failed(error).into())
+        self.visit(table, scan).map_err(|error| failed(error).into())
     }
+}
+
+/// An entry as redb hands it out.
+type Entry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
+
+fn row(entry: Result<Entry<'_>, StorageError>) -> Result<Row, StorageError> {
+    let (key, value) = entry?;
+    Ok((rows::without_table(key.value()).to_vec(), value.value().to_vec()))
 }

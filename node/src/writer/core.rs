@@ -211,6 +211,7 @@ impl<H: Handler> WriterCore<H> {
             let handled = catch_unwind(AssertUnwindSafe(|| self.handle(&mut written, now, &queued.event)));
             outcomes.push(handled.map_err(|_| Aborted::Panic)??);
         }
+        written.put(&ClockRow::key(), &self.clock.row());
         let changes = written.into_changes();
         let comes_again = |queued: &Queued<H>, outcome: &Outcome<H>| match outcome {
             Outcome::Handled(handled) => H::comes_again(&queued.event, &handled.actions),
@@ -250,10 +251,6 @@ impl<H: Handler> WriterCore<H> {
     }
 
     fn commit(&self, mut batch: Batch, changes: Vec<Change>, wait: bool) -> Result<(), StoreError> {
-        let mut tx = Overlay::new(&batch);
-        tx.write_raw(changes);
-        tx.put(&ClockRow::key(), &self.clock.row());
-        let changes = tx.into_changes();
         batch.apply(changes)?;
         if wait {
             batch.commit()?
@@ -271,6 +268,7 @@ impl<H: Handler> WriterCore<H> {
         for queued in events {
             quarantine::record(&mut tx, now, H::describe(&queued.event), Cause::Panic)?;
         }
+        tx.put(&ClockRow::key(), &self.clock.row());
         let changes = tx.into_changes();
         self.commit(batch, changes, true)
     }

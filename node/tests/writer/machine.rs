@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use mesh_node::clock::{Clock, SetClock};
-use mesh_node::storage::Database;
+use mesh_node::storage::{Backends, Database};
 use mesh_node::writer::{Perform, WriterCore};
 use mesh_node_core::handler::{Handled, Handler};
 use mesh_node_core::store::{Overlay, Record, StoreError, Table, get};
@@ -147,14 +147,18 @@ pub(crate) fn value(database: &Database, counter: u64) -> Option<u64> {
     get::<Counter>(&snapshot, &counter).unwrap().map(|counter| counter.0)
 }
 
+/// A journal of this length has room for no batch: each is made durable in the tree.
+pub(crate) const NO_ROOM: u64 = 64;
+
 /// A writer over a disk in memory.
 pub(crate) fn core() -> (WriterCore<Machine>, Arc<Database>, Recorder) {
-    core_on(&Disk::default())
+    core_on(&Disk::default(), NO_ROOM)
 }
 
-pub(crate) fn core_on(disk: &Disk) -> (WriterCore<Machine>, Arc<Database>, Recorder) {
+pub(crate) fn core_on(disk: &Disk, journal_bytes: u64) -> (WriterCore<Machine>, Arc<Database>, Recorder) {
     let disk = disk.clone();
-    let database = Arc::new(Database::open_backend(move || disk.clone()).unwrap());
+    let backends = move || Backends { tree: disk.clone(), journal: disk.journal(), journal_bytes };
+    let database = Arc::new(Database::open_backends(backends).unwrap());
     let recorder = Recorder::new(&database);
     (core_over(Arc::clone(&database), recorder.clone()), database, recorder)
 }
@@ -169,6 +173,8 @@ pub(crate) fn core_over(database: Arc<Database>, recorder: Recorder) -> WriterCo
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
+    /// Those of its other file.
+    journal: Arc<Mutex<Vec<u8>>>,
     flushes: Arc<AtomicU64>,
     /// The flush that fails; zero for none.
     fails_at: Arc<AtomicU64>,
@@ -179,8 +185,13 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Flushes of one commit: two-phase, so one for the pages and one for the switch to them.
+    /// Flushes of one commit of the tree: two-phase, so one for the pages and one for the switch to them.
     pub(crate) const FLUSHES_OF_A_COMMIT: u64 = 2;
+
+    /// The other file on it.
+    fn journal(&self) -> Self {
+        Self { bytes: Arc::clone(&self.journal), ..self.clone() }
+    }
 
     /// From the n-th flush on, counted from 1, everything fails until [`Self::heal`].
     pub(crate) fn fail_at_flush(&self, n: u64) {

@@ -3,10 +3,10 @@
 //! Reads see the event's own writes first. The store below is never touched: whoever runs the event applies the
 //! changes when it succeeded, and drops them when it did not, so a failed event leaves no trace.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use super::ordered::visit;
+use super::merge::{Pages, merge};
+use super::tables::Tables;
 use super::{Key, Record, Row, Scan, Store, StoreError, Table, record};
 
 /// One row to write, or to remove when `value` is `None`.
@@ -23,7 +23,7 @@ pub struct Change {
 /// A store with this event's writes on top.
 pub struct Overlay<'a> {
     below: &'a dyn Store,
-    writes: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
+    writes: Tables<Option<Vec<u8>>>,
 }
 
 impl fmt::Debug for Overlay<'_> {
@@ -36,17 +36,17 @@ impl<'a> Overlay<'a> {
     /// No writes yet.
     #[must_use]
     pub fn new(below: &'a dyn Store) -> Self {
-        Self { below, writes: BTreeMap::new() }
+        Self { below, writes: Tables::default() }
     }
 
     /// Writes a record at its key.
     pub fn put<R: Record>(&mut self, key: &R::Key, value: &R) {
-        self.writes.insert((R::TABLE, key.to_bytes()), Some(record::to_bytes(value)));
+        self.writes.insert(R::TABLE, key.to_bytes(), Some(record::to_bytes(value)));
     }
 
     /// Removes a record; nothing happens when there is none.
     pub fn delete<R: Record>(&mut self, key: &R::Key) {
-        self.writes.insert((R::TABLE, key.to_bytes()), None);
+        self.writes.insert(R::TABLE, key.to_bytes(), None);
     }
 
     /// The record at a key, as this event sees it.
@@ -59,43 +59,28 @@ impl<'a> Overlay<'a> {
 
     /// Takes changes over as they are: rows that someone else encoded.
     pub fn write_raw(&mut self, changes: Vec<Change>) {
-        self.writes.extend(changes.into_iter().map(|Change { table, key, value }| ((table, key), value)));
+        for Change { table, key, value } in changes {
+            self.writes.insert(table, key, value);
+        }
     }
 
     /// What this event wrote, in key order.
     #[must_use]
     pub fn into_changes(self) -> Vec<Change> {
-        self.writes.into_iter().map(|((table, key), value)| Change { table, key, value }).collect()
+        self.writes.into_rows().map(|(table, key, value)| Change { table, key, value }).collect()
     }
 }
 
 impl Store for Overlay<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.writes.get(&(table, key.to_vec())) {
+        match self.writes.get(table, key) {
             Some(written) => Ok(written.clone()),
             None => self.below.get(table, key),
         }
     }
 
     fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
-        let all = Scan { limit: usize::MAX, ..scan.clone() };
-        let written: BTreeMap<&[u8], &Option<Vec<u8>>> =
-            visit(&self.writes, table, &all).map(|((_, key), value)| (key.as_slice(), value)).collect();
-        // A removed row below takes a place in its answer, so ask for as many more as this event removed.
-        let removed = written.values().filter(|value| value.is_none()).count();
-        let below = Scan { limit: scan.limit.saturating_add(removed), ..scan.clone() };
-        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = self.below.scan(table, &below)?.into_iter().collect();
-        for (key, value) in written {
-            match value {
-                Some(value) => rows.insert(key.to_vec(), value.clone()),
-                None => rows.remove(key),
-            };
-        }
-        let rows = rows.into_iter();
-        Ok(if scan.backwards {
-            rows.rev().take(scan.limit).collect()
-        } else {
-            rows.take(scan.limit).collect()
-        })
+        let written = self.writes.visit(table, scan).map(|(key, value)| (key, value.as_deref()));
+        merge(written, Pages::new(self.below, table, scan.clone()), scan.backwards, scan.limit)
     }
 }

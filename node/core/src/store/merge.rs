@@ -1,0 +1,85 @@
+//! Written rows over those of the store below, read as one.
+
+use super::{Row, Scan, Store, StoreError, Table};
+
+/// The first rows of both in one order, at most `limit`. Of two rows with one key the written one counts, and `None` as
+/// its value hides the other. Both must come in ascending order, or both in descending, as `backwards` says.
+///
+/// # Errors
+/// The first error of `below`.
+pub fn merge<'a, E>(
+    written: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    mut below: impl Iterator<Item = Result<Row, E>>,
+    backwards: bool,
+    limit: usize,
+) -> Result<Vec<Row>, E> {
+    let mut written = written.peekable();
+    let mut rows = Vec::new();
+    let mut next = if limit == 0 { None } else { below.next().transpose()? };
+    while rows.len() < limit {
+        let (written_first, same) = match (written.peek(), &next) {
+            (None, None) => break,
+            (Some(_), None) => (true, false),
+            (None, Some(_)) => (false, false),
+            (Some((key, _)), Some((other, _))) => ((*key < other.as_slice()) != backwards, *key == other.as_slice()),
+        };
+        if !written_first || same {
+            let row = std::mem::replace(&mut next, below.next().transpose()?);
+            if !same {
+                rows.extend(row);
+                continue;
+            }
+        }
+        if let Some((key, Some(value))) = written.next() {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows of a scan, asked for as many at a time as it wants in all: more only where some of them do not count.
+pub(super) struct Pages<'a> {
+    store: &'a dyn Store,
+    table: Table,
+    scan: Scan,
+    page: std::vec::IntoIter<Row>,
+    over: bool,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn new(store: &'a dyn Store, table: Table, scan: Scan) -> Self {
+        Self { store, table, scan, page: Vec::new().into_iter(), over: false }
+    }
+
+    /// The next page, and where the one after it begins.
+    fn turn(&mut self) -> Result<(), StoreError> {
+        let rows = self.store.scan(self.table, &self.scan)?;
+        self.over = rows.len() < self.scan.limit;
+        if let Some((last, _)) = rows.last() {
+            if self.scan.backwards {
+                self.scan.to = Some(last.clone());
+            } else {
+                // The first key after it.
+                self.scan.from.clone_from(last);
+                self.scan.from.push(0);
+            }
+        }
+        self.page = rows.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Pages<'_> {
+    type Item = Result<Row, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.page.as_slice().is_empty()
+            && !self.over
+            && let Err(error) = self.turn()
+        {
+            self.over = true;
+            return Some(Err(error));
+        }
+        self.page.next().map(Ok)
+    }
+}
