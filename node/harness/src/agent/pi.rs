@@ -245,7 +245,10 @@ impl Rpc<'_> {
             loop {
                 let event = self.next().await?;
                 match event["type"].as_str() {
-                    Some("auto_retry_start") => return Ok::<_, String>(true),
+                    Some("auto_retry_start") => {
+                        self.log.line("pi asks its model again");
+                        return Ok::<_, String>(true);
+                    }
                     Some("auto_retry_end") => return Ok(false),
                     _ => self.take_in(&event),
                 }

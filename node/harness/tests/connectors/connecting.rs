@@ -94,6 +94,23 @@ async fn a_server_that_dies_or_floods_in_the_middle_of_a_call_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_gone_in_the_middle_of_a_call_is_an_error_over_streamable_http_too() {
+    // A server with threads of its own, which can be gone at once with all its connections.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (endpoint, told) = runtime.spawn(streamable_http()).await.unwrap();
+    let tools = connector_tools(&[http("streamable_http", &endpoint)], &options()).await.unwrap();
+    let (context, hang) = (ToolContext::default(), named(&tools, "notes__hang"));
+    let dying = async {
+        told.wait("hang").await;
+        runtime.shutdown_background();
+    };
+    let calling = async { tokio::join!(call(&hang, json!({}), &context), dying).0 };
+    let ended = tokio::time::timeout(Duration::from_secs(60), calling).await.expect("it comes to an end");
+    assert!(!ended.unwrap_err().is_stop());
+    tools.close().await;
+}
+
+#[tokio::test]
 async fn a_wrong_token_is_an_error_that_shows_none() {
     let (streamable, _told) = streamable_http().await;
     let (older, _told) = older_http(Older::Plain).await;

@@ -18,9 +18,8 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-/// The test that is the program, too: the harness of tests writes to standard output, so the conversation has a
-/// descriptor of its own.
-const PROGRAM: &str = r#"exec "$0" --exact "$1" --nocapture 3>&1 1>&2"#;
+/// The test that is the program, too: the harness of tests writes to standard output, so the two outputs change places.
+const PROGRAM: &str = r#"exec "$0" --exact "$1" --nocapture 3>&1 1>&2 2>&3"#;
 const ITSELF: &str = "program::a_program_is_told_of_its_run_and_what_it_emits_comes_back";
 
 /// Claude Code in a few lines: starts the server it is told about, asks it what the test wants, and says what it heard.
@@ -93,8 +92,7 @@ async fn serve(contract: CapabilityContract) {
         *calls += 1;
         Some(json!({"calls": *calls, "notes": *noted.lock().unwrap()}))
     });
-    let output = std::fs::File::options().write(true).open("/dev/fd/3").unwrap();
-    let (input, output) = (tokio::io::stdin(), tokio::fs::File::from_std(output));
+    let (input, output) = (tokio::io::stdin(), tokio::io::stderr());
     let tools = vec![note, write_file(&contract.scope)];
     serve_capabilities(&contract, tools, Some(after_call), input, output).await.unwrap();
 }

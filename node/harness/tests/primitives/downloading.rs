@@ -68,12 +68,15 @@ async fn what_is_downloaded_is_there_as_a_whole_also_behind_a_redirect() {
     }
 }
 
+/// Settings, a path, and whether an error is the one to expect.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, fn(&DownloadError) -> bool);
+
 #[tokio::test]
 async fn what_is_not_downloaded_as_a_whole_leaves_no_file() {
     let server = server().await;
     let large = [("RUNNER_BUNDLE_MAX_BYTES", "299999")];
     let hasty = [("RUNNER_BUNDLE_TIMEOUT_MS", "200")];
-    let cases: [(&[_], &str, fn(&DownloadError) -> bool); 5] = [
+    let cases: [Case<'_>; 5] = [
         (&large, "/bundle", |error| matches!(error, DownloadError::TooLarge { limit: 299_999 })),
         (&hasty, "/stalls", |error| matches!(error, DownloadError::Fetch(FetchError::TimedOut { .. }))),
         (&[], "/breaks", |error| matches!(error, DownloadError::Fetch(FetchError::Transport(_)))),
