@@ -5,7 +5,7 @@
 //! without any other network: nothing that a program tries to reach besides is there. The programs come from
 //! `./tests/run --hosts`; without them these tests say so and pass.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what a test stands on ends it")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test stands on ends it")]
 #![expect(clippy::print_stderr, reason = "a test says why it was skipped, and how long a program took")]
 
 mod contract;

@@ -95,6 +95,10 @@ pub const SERVER_TOOLS: usize = 1024;
 /// Messages of a server that wait to be read.
 pub const SERVER_QUEUE: usize = 64;
 
+/// Before a stream of a server that broke is opened again: so often, and no more.
+pub const SERVER_RECONNECT_WAITS: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+
 /// One line of a program that does a run, bytes. A longer one is left out.
 pub const AGENT_LINE_BYTES: usize = 16 * 1024 * 1024;
 

@@ -4,6 +4,8 @@
 //! is gone when its connection is.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, Tool,
@@ -11,6 +13,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt as _};
 use serde_json::Value;
@@ -19,7 +22,7 @@ use super::program::Program;
 use super::sse::SseTransport;
 use super::{ConnectorAuth, ConnectorConfig, ConnectorError, http};
 use crate::host::HostEnv;
-use crate::limits::{CONNECT_TIME, SERVER_MESSAGE_BYTES, SERVER_TOOLS, STOP_GRACE};
+use crate::limits::{CONNECT_TIME, SERVER_MESSAGE_BYTES, SERVER_RECONNECT_WAITS, SERVER_TOOLS, STOP_GRACE};
 use crate::log::Log;
 use crate::message::JsonObject;
 use crate::model::BoxError;
@@ -80,6 +83,7 @@ async fn connect(
                     .custom_headers(http::headers(config)?)
                     .max_sse_event_size(SERVER_MESSAGE_BYTES)
                     .max_json_response_size(SERVER_MESSAGE_BYTES);
+            transport.retry_config = Arc::new(Reconnects);
             if let ConnectorAuth::Bearer(token) = &config.auth {
                 transport = transport.auth_header(token.expose());
             }
@@ -97,6 +101,16 @@ async fn connect(
         other => Err(configuration(format!(
             "has the transport {other:?}, which is none of stdio, streamable_http and sse"
         ))),
+    }
+}
+
+/// How often a stream that broke is opened again. Without an end to it, a call of a server that is gone would have none.
+#[derive(Debug)]
+struct Reconnects;
+
+impl SseRetryPolicy for Reconnects {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        SERVER_RECONNECT_WAITS.get(times).copied()
     }
 }
 

@@ -105,7 +105,7 @@ async fn a_server_that_is_gone_in_the_middle_of_a_call_is_an_error_over_streamab
         runtime.shutdown_background();
     };
     let calling = async { tokio::join!(call(&hang, json!({}), &context), dying).0 };
-    let ended = tokio::time::timeout(Duration::from_secs(60), calling).await.expect("it comes to an end");
+    let ended = tokio::time::timeout(Duration::from_secs(20), calling).await.expect("it comes to an end");
     assert!(!ended.unwrap_err().is_stop());
     tools.close().await;
 }

@@ -72,6 +72,8 @@ async fn run(stage: &Stage, asks: &str) -> Result<EngineResult, EngineError> {
 
 /// Is the program: notes what it is given, and emits how often it was called and its notes.
 async fn serve(contract: CapabilityContract) {
+    // What a panic says would be in the middle of the conversation.
+    std::panic::set_hook(Box::new(|_| {}));
     let noted: Arc<Mutex<Vec<Value>>> = Arc::default();
     let kept = noted.clone();
     let handler: CapabilityHandler = Arc::new(move |input| {
