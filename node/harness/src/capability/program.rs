@@ -90,6 +90,18 @@ pub type AfterCall = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 /// Serves capabilities to whoever started this program, until they hang up. `input` and `output` are
 /// [`stdin`](tokio::io::stdin) and [`stdout`](tokio::io::stdout); nothing else may be written there.
 ///
+/// ```no_run
+/// use mesh_harness::capability::{CapabilityContract, serve_capabilities, write_file};
+/// use mesh_harness::host::HostEnv;
+///
+/// # async fn program() -> anyhow::Result<()> {
+/// let contract = CapabilityContract::of_process(&HostEnv::process())?;
+/// let tools = vec![write_file(&contract.scope)];
+/// serve_capabilities(&contract, tools, None, tokio::io::stdin(), tokio::io::stdout()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// What went wrong with the conversation. A file that cannot be written is told to `tracing` and ends nothing: the
 /// engine notices that it is missing.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, Tool,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ClientRequest, CustomResult,
+    Implementation, ListToolsRequest, ListToolsResult, PaginatedRequestParams, ServerResult, Tool,
 };
 use rmcp::service::{Peer, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -16,7 +17,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::program::Program;
 use super::sse::SseTransport;
@@ -131,9 +132,7 @@ impl McpConnection {
             let mut tools = Vec::new();
             let mut cursor = None;
             loop {
-                let params = rmcp::model::PaginatedRequestParams::default().with_cursor(cursor);
-                let page =
-                    self.service.list_tools(Some(params)).await.map_err(|error| failed(error.into()))?;
+                let page = self.page(cursor).await.map_err(failed)?;
                 tools.extend(page.tools);
                 if tools.len() > SERVER_TOOLS {
                     return Err(failed(format!("it has more than {SERVER_TOOLS} tools").into()));
@@ -146,6 +145,18 @@ impl McpConnection {
         };
         let timed_out = |_elapsed| ConnectorError::TimedOut { connector: self.name.clone() };
         stop.or_drop(tokio::time::timeout(CONNECT_TIME, listing)).await?.map_err(timed_out)?
+    }
+
+    /// One page of the server's tools.
+    async fn page(&self, cursor: Option<String>) -> Result<ListToolsResult, BoxError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        match self.service.send_request(request).await? {
+            ServerResult::ListToolsResult(page) => Ok(page),
+            // To the library a tool without a schema is none, so the page is not what it expects.
+            ServerResult::CustomResult(CustomResult(page)) => Ok(serde_json::from_value(with_schemas(page))?),
+            _ => Err("it answers with something else than its tools".into()),
+        }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -162,6 +173,15 @@ impl McpConnection {
             program.end().await;
         }
     }
+}
+
+/// The same page, in which a tool that names no schema takes any object.
+fn with_schemas(mut page: Value) -> Value {
+    let tools = page.get_mut("tools").and_then(Value::as_array_mut);
+    for tool in tools.into_iter().flatten().filter_map(Value::as_object_mut) {
+        tool.entry("inputSchema").or_insert_with(|| json!({"type": "object"}));
+    }
+    page
 }
 
 /// Calls tools of one server.

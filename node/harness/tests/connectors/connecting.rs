@@ -53,8 +53,10 @@ async fn a_stop_reaches_the_server_and_is_not_waited_for() {
 async fn the_older_http_works_too() {
     let (endpoint, told) = older_http(Older::Plain).await;
     let tools = connector_tools(&[http("sse", &endpoint)], &options()).await.unwrap();
-    assert_eq!(names(&tools), ["notes__note", "notes__hang"]);
-    assert_eq!(named(&tools, "notes__note").spec().description, "", "a description that is missing is empty");
+    assert_eq!(names(&tools), ["notes__note", "notes__hang", "notes__bare"]);
+    let bare = named(&tools, "notes__bare");
+    assert_eq!(bare.spec().description, "", "a description that is missing is empty");
+    assert_eq!(bare.spec().input_schema, json!({"type": "object"}), "and a schema takes any object");
 
     let context = ToolContext::default();
     let output = call(&named(&tools, "notes__note"), json!({"text": "é"}), &context).await.unwrap();
