@@ -31,6 +31,8 @@ pub(crate) enum Turn {
     Call(&'static str, Value),
     /// Begins to answer and never goes on.
     Hang,
+    /// Breaks down.
+    Fail,
 }
 
 /// One request with tools.
@@ -137,6 +139,10 @@ async fn answer(
             Some(tool) => Reply::Call(tool.clone(), input),
             None => Reply::Text(format!("NO TOOL {end} AMONG {tools:?}")),
         },
+        Some(Turn::Fail) => {
+            let body = json!({"error": {"type": "overloaded_error", "message": "overloaded"}}).to_string();
+            return (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
+        }
         Some(Turn::Hang) => {
             script.hanging.notify_one();
             let never = stream::pending::<Result<Bytes, std::io::Error>>();

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mesh_harness::agent::{
-    AcpAgentSpec, AcpEngine, ClaudeCodeEngine, CodexEngine, EngineSelection, Isolation, RunSpec, SharedEngine,
+    AcpAgentSpec, AcpEngine, ClaudeCodeEngine, CodexEngine, EngineSelection, Gateway, Isolation, PiEngine,
+    RunSpec, SharedEngine,
 };
-use mesh_harness::capability::{CapabilityTool, CapabilityTools};
+use mesh_harness::capability::{CapabilityProgram, CapabilityTool, CapabilityTools};
 use mesh_harness::host::HostEnv;
 use serde_json::json;
 
@@ -33,8 +34,11 @@ pub(crate) fn in_a_namespace(name: &str, program: &str) {
         eprintln!("SKIPPED: no network namespace can be made here (unshare -rn, ip)");
         return;
     }
-    let version = Command::new(installed).arg("--version").output().unwrap();
-    eprintln!("{program}: {}", String::from_utf8_lossy(&version.stdout).trim());
+    let mut asking = Command::new(&installed);
+    asking.arg("--version").env("PATH", path_with(installed.parent().unwrap()));
+    let version = asking.output().unwrap();
+    let version = [version.stdout, version.stderr].concat();
+    eprintln!("{program}: {}", String::from_utf8_lossy(&version).trim());
     let script = format!("{prepare} && exec \"$0\" --exact {name} --ignored --nocapture");
     let mut inside = Command::new("unshare");
     inside.args(["-rn", "sh", "-c", &script]).arg(std::env::current_exe().unwrap()).env(NAMESPACE, "1");
@@ -49,9 +53,20 @@ pub(crate) fn is_inside() -> bool {
     std::env::var_os(NAMESPACE).is_some()
 }
 
+/// The folders with the programs. eve brings a Node.js of its own, which must not be the others'.
+fn folder(program: &str) -> Option<PathBuf> {
+    let hosts = PathBuf::from(std::env::var_os(HOSTS)?);
+    Some(if program == "eve" { hosts.join("eve") } else { hosts })
+}
+
 fn installed(program: &str) -> Option<PathBuf> {
-    let file = PathBuf::from(std::env::var_os(HOSTS)?).join("node_modules/.bin").join(program);
-    file.exists().then_some(file)
+    Some(folder(program)?.join("node_modules/.bin").join(program)).filter(|file| file.exists())
+}
+
+/// This process's path, with a folder before it.
+fn path_with(folder: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths([folder.to_owned()].into_iter().chain(std::env::split_paths(&path))).unwrap()
 }
 
 /// The programs.
@@ -61,6 +76,27 @@ pub(crate) enum Agent {
     Codex,
     OpenCode,
     Gemini,
+    Pi,
+    Eve,
+}
+
+impl Agent {
+    /// Whether it connects to servers it is told about.
+    pub(crate) fn takes_servers(self) -> bool {
+        !matches!(self, Self::Pi | Self::Eve)
+    }
+
+    /// Whether its model calls go through a gateway.
+    pub(crate) fn takes_gateway(self) -> bool {
+        matches!(self, Self::ClaudeCode | Self::Codex | Self::Eve)
+    }
+}
+
+/// Where a run's capabilities are.
+pub(crate) enum Capabilities {
+    None,
+    Here(Vec<CapabilityTool>),
+    Program(CapabilityProgram),
 }
 
 /// A home and a working directory for one run.
@@ -76,10 +112,8 @@ impl Place {
 
     /// The host as an engine sees it: it may run programs in a container, and its providers are the model.
     fn host(&self, agent: Agent, model: &Model) -> HostEnv {
-        let tools = PathBuf::from(std::env::var_os(HOSTS).unwrap()).join("node_modules/.bin");
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path: OsString =
-            std::env::join_paths([tools].into_iter().chain(std::env::split_paths(&path))).unwrap();
+        let program = if agent == Agent::Eve { "eve" } else { "" };
+        let path = path_with(&folder(program).unwrap().join("node_modules/.bin"));
         let provider = json!({"npm": "@ai-sdk/openai-compatible", "models": {"scripted": {}},
             "options": {"baseURL": format!("{}/v1", model.url()), "apiKey": "host-key"}});
         let opencode = json!({"autoupdate": false, "share": "disabled", "provider": {"scripted": provider}});
@@ -88,6 +122,8 @@ impl Place {
             Agent::Codex => "RUNNER_ENABLE_CODEX",
             Agent::OpenCode => "RUNNER_ENABLE_OPENCODE",
             Agent::Gemini => "RUNNER_ENABLE_GEMINI",
+            Agent::Pi => "RUNNER_ENABLE_PI",
+            Agent::Eve => "RUNNER_ENABLE_EVE",
         };
         let variables = [
             ("PATH", path.to_str().unwrap().to_owned()),
@@ -108,19 +144,55 @@ impl Place {
     }
 
     /// The engine that drives this program.
-    pub(crate) fn engine(&self, agent: Agent, model: &Model, tools: Vec<CapabilityTool>) -> SharedEngine {
-        let capability_tools: CapabilityTools = Arc::new(move |_| tools.clone());
-        let parts = EngineSelection {
-            host: self.host(agent, model),
-            capability_tools: Some(capability_tools),
-            ..EngineSelection::default()
-        };
+    pub(crate) fn engine(&self, agent: Agent, model: &Model, capabilities: Capabilities) -> SharedEngine {
+        let mut parts = EngineSelection { host: self.host(agent, model), ..EngineSelection::default() };
+        match capabilities {
+            Capabilities::None => {}
+            Capabilities::Here(tools) => {
+                let tools: CapabilityTools = Arc::new(move |_| tools.clone());
+                parts.capability_tools = Some(tools);
+            }
+            Capabilities::Program(program) => parts.capability_program = Some(program),
+        }
+        match agent {
+            Agent::Pi => self.write(".pi/agent/models.json", &pi_models(model)),
+            Agent::Eve => self.make_an_application_of_eve(),
+            _ => {}
+        }
         match agent {
             Agent::ClaudeCode => Arc::new(ClaudeCodeEngine::new(parts)),
             Agent::Codex => Arc::new(CodexEngine::new(parts)),
             Agent::OpenCode => Arc::new(AcpEngine::new(AcpAgentSpec::opencode(), parts)),
             Agent::Gemini => Arc::new(AcpEngine::new(AcpAgentSpec::gemini(), parts)),
+            Agent::Pi => Arc::new(PiEngine::new(parts)),
+            Agent::Eve => Arc::new(AcpEngine::new(AcpAgentSpec::eve(), parts)),
         }
+    }
+
+    /// Writes a file below the home.
+    fn write(&self, path: &str, content: &str) {
+        let file = self.home.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    }
+
+    /// What eve runs: an application in the working directory, with Anthropic's model.
+    fn make_an_application_of_eve(&self) {
+        let workdir = self.workdir.path();
+        let agent = r#"import { defineAgent } from "eve";
+import { anthropic } from "eve/models/anthropic";
+export default defineAgent({ model: anthropic("claude-sonnet-4-6"), modelContextWindowTokens: 200_000 });
+"#;
+        std::fs::create_dir(workdir.join("agent")).unwrap();
+        std::fs::write(workdir.join("agent/agent.ts"), agent).unwrap();
+        std::fs::write(workdir.join("agent/instructions.md"), "You are an agent.\n").unwrap();
+        std::fs::write(
+            workdir.join("package.json"),
+            r#"{"private": true, "type": "module", "dependencies": {"eve": "*"}}"#,
+        )
+        .unwrap();
+        let modules = folder("eve").unwrap().join("node_modules");
+        std::os::unix::fs::symlink(modules, workdir.join("node_modules")).unwrap();
     }
 
     pub(crate) fn spec(&self, agent: Agent) -> RunSpec {
@@ -137,12 +209,23 @@ impl Place {
             match agent {
                 Agent::ClaudeCode => "claude-sonnet-4-6",
                 Agent::Codex => "gpt-5-codex",
-                Agent::OpenCode => "scripted/scripted",
+                Agent::OpenCode | Agent::Pi => "scripted/scripted",
                 Agent::Gemini => "gemini-2.5-pro",
+                Agent::Eve => "its application says",
             }
             .into(),
         );
         spec
+    }
+
+    /// The same, whose model calls go through a gateway.
+    pub(crate) fn spec_through_a_gateway(&self, agent: Agent, model: &Model) -> RunSpec {
+        let mut spec = self.spec(agent);
+        spec.provider.credentials.anthropic = Some("own-canary".into());
+        spec.provider.credentials.openai = Some("own-canary".into());
+        let gateway =
+            Gateway { base_url: model.url(), run_token: "run-token".into(), routes: Default::default() };
+        RunSpec { gateway: Some(gateway), ..spec }
     }
 
     /// The processes whose home this is.
@@ -180,4 +263,11 @@ impl Place {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// The model as Pi's own configuration has it.
+fn pi_models(model: &Model) -> String {
+    let provider = json!({"baseUrl": format!("{}/v1", model.url()), "api": "openai-completions",
+        "apiKey": "host-key", "models": [{"id": "scripted"}]});
+    json!({"providers": {"scripted": provider}}).to_string()
 }

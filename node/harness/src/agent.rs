@@ -22,6 +22,7 @@ mod selection;
 mod servers;
 mod source;
 mod spec;
+mod surface;
 
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ impl std::fmt::Debug for EngineContext {
 pub struct EngineResult {
     /// The answer.
     pub text: String,
-    /// What the run's own capabilities emitted; only its caller knows what it means.
+    /// What the program that served its capabilities emitted; only its caller knows what it means.
     pub emissions: Option<Value>,
     /// How it ended, where the engine can tell.
     pub outcome: Option<Outcome>,

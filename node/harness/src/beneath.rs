@@ -1,16 +1,18 @@
 //! Files below one directory, reached without ever leaving it.
 //!
-//! A path is taken one component at a time, each opened relative to the directory before it and never through a symbolic
-//! link. So nothing that changes the tree meanwhile can lead outside, and a link is refused wherever it stands, even one
-//! that stays inside.
+//! The kernel resolves a path beneath the directory and through no symbolic link (`openat2`). So nothing that changes the
+//! tree meanwhile can lead outside, and a link is refused wherever it stands, even one that stays inside. Where the
+//! kernel has no such call, or a container does not let it through, a path is taken one name at a time, each opened
+//! relative to the directory before it, which refuses the same.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, mkdirat, open, openat, openat2, unlinkat};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::limits::{PATH_BYTES, PATH_DEPTH};
@@ -108,11 +110,28 @@ impl Tree {
     }
 
     fn directory(&self, names: &[String]) -> io::Result<OwnedFd> {
-        let mut at = self.root.as_fd().try_clone_to_owned()?;
-        for name in names {
+        self.reach(names, DIRECTORY, Mode::empty())
+    }
+
+    /// Opens what these names lead to; no name is the top.
+    fn reach(&self, names: &[String], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = if names.is_empty() { ".".to_owned() } else { names.join("/") };
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match openat2(&self.root, path, flags, mode, beneath) {
+            Err(Errno::NOSYS | Errno::PERM) => self.walk(names, flags, mode),
+            opened => Ok(opened?),
+        }
+    }
+
+    /// The same, name by name.
+    fn walk(&self, names: &[String], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let Some((last, parents)) = names.split_last() else { return self.root.try_clone() };
+        let mut at = self.root.try_clone()?;
+        for name in parents {
             at = openat(&at, name.as_str(), DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        Ok(at)
+        Ok(openat(&at, last.as_str(), flags, mode)?)
     }
 
     /// Opens a file that is there, for reading. Does not wait for a pipe's other end.
@@ -150,7 +169,12 @@ impl Tree {
     /// # Errors
     /// What the system says; something of that name is an error.
     pub fn create(&self, path: &PathBeneath, content: &[u8]) -> io::Result<()> {
-        self.open_with(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?.write_all(content)
+        self.make(path)?.write_all(content)
+    }
+
+    /// Makes an empty file that is not there yet, for writing.
+    pub(crate) fn make(&self, path: &PathBeneath) -> io::Result<File> {
+        self.open_with(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
     /// Replaces what is in a regular file, which is made if it is not there. Its directory has to be.
@@ -180,7 +204,7 @@ impl Tree {
     pub fn create_parents(&self, path: &PathBeneath) -> io::Result<Vec<PathBeneath>> {
         let (parents, _) = path.split();
         let mut made = Vec::new();
-        let mut at = self.root.as_fd().try_clone_to_owned()?;
+        let mut at = self.root.try_clone()?;
         for (depth, name) in parents.iter().enumerate() {
             match mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)) {
                 Ok(()) => made.push(path.ancestor(depth + 1)),
@@ -220,11 +244,10 @@ impl Tree {
     }
 
     fn open_with(&self, path: &PathBeneath, flags: OFlags) -> io::Result<File> {
-        let (parents, name) = path.split();
-        let directory = self.directory(parents)?;
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
-        Ok(File::from(file))
+        // Permissions go with making a file, and `openat2` refuses them otherwise.
+        let makes = flags.contains(OFlags::CREATE);
+        let mode = if makes { Mode::from_raw_mode(0o644) } else { Mode::empty() };
+        Ok(File::from(self.reach(path.names(), flags, mode)?))
     }
 }
 
@@ -281,6 +304,15 @@ mod tests {
         symlink("real/file", inside.path().join("alias")).unwrap();
 
         let tree = Tree::open(inside.path()).unwrap();
+        for text in
+            ["real", "real/file", "out", "out/secret", "leak", "in", "in/file", "alias", "none", "real/none"]
+        {
+            let (path, flags) = (path(text), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+            let reached = tree.reach(path.names(), flags, Mode::empty()).is_ok();
+            assert_eq!(reached, text.starts_with("real") && !text.ends_with("none"), "{text}");
+            let walked = tree.walk(path.names(), flags, Mode::empty()).is_ok();
+            assert_eq!(reached, walked, "{text}: both ways lead to the same");
+        }
         assert_eq!(tree.read(&path("real/file"), 10).unwrap().unwrap().0, b"x");
         for link in ["out/secret", "leak", "in/file", "alias"] {
             assert!(tree.read(&path(link), 10).is_err(), "{link}");

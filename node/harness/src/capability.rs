@@ -3,7 +3,9 @@
 //! The handler of a capability is the security boundary: it checks whatever arrives. Which capabilities there are is the
 //! application's; the kernel has one, `write_file`, and the guards that others should use too.
 
+mod program;
 mod server;
+mod surface;
 mod write_file;
 
 use std::fmt;
@@ -15,6 +17,7 @@ use serde_json::Value;
 
 use crate::message::{JsonObject, ToolSpec};
 
+pub use program::{AfterCall, CapabilityContract, CapabilityProgram, ContractError, serve_capabilities};
 pub use server::CapabilityServer;
 pub use write_file::write_file;
 

@@ -18,8 +18,8 @@
 //! | [`agent`] | the engine seam for whole agents, run specs, gateway, isolation; engines: native, Claude Code, Codex, ACP agents, Pi |
 //! | [`environment`] | run environments: materialize, restore, compile |
 //! | [`beneath`] | files below one directory, never outside it |
-//! | [`capability`] | the capability surface: guards, `write_file`, the server on loopback |
-//! | [`primitive`] | the tools every run has: `run_code`, `read_file`, `list_files`, `http_fetch` |
+//! | [`capability`] | the capability surface: guards, `write_file`, served on loopback or by a program |
+//! | [`primitive`] | the tools every run has: `run_code`, `read_file`, `list_files`, `http_fetch`; downloads |
 //! | [`connector`] | clients of MCP servers, and the tools they bring |
 //!
 //! The small seam:

@@ -77,6 +77,12 @@ pub const FETCH_REDIRECTS: usize = 5;
 /// Headers one fetch may send, and addresses one name may have.
 pub const FETCH_ITEMS: usize = 64;
 
+/// A download when the host does not say, bytes.
+pub const DOWNLOAD_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// How long a download may take when the host does not say, redirects included.
+pub const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// How long it may take to connect to a server and to learn its tools.
 pub const CONNECT_TIME: Duration = Duration::from_secs(30);
 
@@ -89,6 +95,10 @@ pub const SERVER_TOOLS: usize = 1024;
 /// Messages of a server that wait to be read.
 pub const SERVER_QUEUE: usize = 64;
 
+/// Before a stream of a server that broke is opened again: so often, and no more.
+pub const SERVER_RECONNECT_WAITS: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+
 /// One line of a program that does a run, bytes. A longer one is left out.
 pub const AGENT_LINE_BYTES: usize = 16 * 1024 * 1024;
 
@@ -97,6 +107,9 @@ pub const AGENT_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long such a program may take to be ready: to answer a first request, and to say that it has its tools.
 pub const AGENT_READY_TIME: Duration = Duration::from_secs(60);
+
+/// How long it may take to say that it asks its model again, after an error.
+pub const AGENT_RETRY_TIME: Duration = Duration::from_secs(1);
 
 /// How long it may take to end its turn when it is asked to.
 pub const AGENT_CANCEL_TIME: Duration = Duration::from_secs(5);
@@ -109,6 +122,9 @@ pub const SURFACE_CALLS: usize = 64;
 
 /// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
 pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;
+
+/// What the capabilities of a run may emit, bytes of JSON. More is not handed on.
+pub const EMISSIONS_BYTES: usize = 8 * 1024 * 1024;
 
 /// The token of a capability surface, bytes.
 pub const SURFACE_TOKEN_BYTES: usize = 32;

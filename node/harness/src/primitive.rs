@@ -6,6 +6,7 @@
 
 pub mod address;
 mod code;
+mod download;
 mod fetch;
 mod files;
 
@@ -26,6 +27,7 @@ use crate::stop::Stop;
 use crate::tool::{SharedTool, ToolError};
 
 pub use code::{CodeError, CodeRequest, CodeResult, CodeRunner, LocalCode};
+pub use download::DownloadError;
 pub use fetch::{FetchError, FetchRequest, Fetched, Fetcher, Resolve, SystemResolver};
 pub use files::FileError;
 
@@ -38,7 +40,7 @@ pub struct PrimitiveOptions {
     pub env: BTreeMap<String, Secret>,
     /// The tools by name; None: all.
     pub allowed: Option<Vec<String>>,
-    /// Hosts to fetch from, each with a port or without; None: all that are public.
+    /// Hosts to fetch from, with the port where it is not the scheme's own; None: all that are public.
     pub allow_hosts: Option<Vec<String>>,
     /// Settings of the host.
     pub host: HostEnv,

@@ -12,9 +12,9 @@ use futures_util::future::BoxFuture;
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{Drive, Driver, Finished, host_key};
+use super::driven::{About, Drive, Driver, Finished, host_key};
 use super::{EngineError, EngineSelection, Refusal, RunSpec, gateway};
-use crate::environment::{Harness, compile_environment};
+use crate::environment::Harness;
 use crate::limits::STOP_GRACE;
 use crate::outcome::Outcome;
 use session::{Conversation, converse};
@@ -47,9 +47,8 @@ impl AcpEngine {
                 env.set_secret(&format!("{name}_API_KEY"), key);
             }
         }
-        let host_key = host_key(self, run);
-        if let Some((name, key)) = host_key.and_then(|name| Some((name, self.parts.host.get(name)?))) {
-            env.set_secret(name, &key.into());
+        if let Some((name, key)) = host_key(self, run) {
+            env.set_secret(name, &key);
         }
         for (name, value) in (self.spec.env)(run, &self.parts.host)? {
             env.set_secret(&name, &value);
@@ -57,25 +56,17 @@ impl AcpEngine {
         Ok(env)
     }
 
-    /// The task, below what the environment has an agent told first.
-    fn prompt(&self, drive: &Drive<'_>) -> String {
-        let harness = if self.spec.reads_agents_md { Harness::Acp } else { Harness::AcpWithoutAgentsMd };
-        let compiled = compile_environment(drive.spec.environment.as_ref(), harness);
-        compiled.instructions.into_iter().chain([drive.task.clone()]).collect::<Vec<_>>().join("\n\n")
-    }
-
     async fn run_program(&self, drive: Drive<'_>) -> Result<Finished, EngineError> {
         let refused = |refusal| EngineError::Refused { engine: self.spec.name.clone(), refusal };
         let env = self.env(drive.spec).map_err(refused)?;
         let arguments = (self.spec.args)(drive.spec);
         let mut child = Child::start(&self.spec.command, arguments, &env, &drive.spec.workdir)?;
-        let Some((stdin, lines)) = child.take_pipes() else {
-            return Err(EngineError::Agent { message: "its pipes are gone".into() });
-        };
+        let (stdin, lines) = child.take_pipes()?;
+        let harness = if self.spec.reads_agents_md { Harness::Acp } else { Harness::AcpWithoutAgentsMd };
         let conversation = Conversation {
             cwd: drive.spec.workdir.clone(),
             servers: drive.servers.iter().map(session::server).collect(),
-            prompt: self.prompt(&drive),
+            prompt: drive.prompt(harness),
             name: self.spec.name.clone(),
         };
         let finished = Box::pin(converse(stdin, lines, conversation, drive.stop, drive.log)).await;
@@ -90,26 +81,21 @@ impl AcpEngine {
 }
 
 impl Driver for AcpEngine {
-    fn name(&self) -> &str {
-        &self.spec.name
-    }
-
-    fn enable(&self) -> &str {
-        &self.spec.enable_env
-    }
-
-    fn parts(&self) -> &EngineSelection {
-        &self.parts
-    }
-
-    fn host_key(&self) -> Option<&str> {
-        self.spec.host_key.as_deref()
+    fn about(&self) -> About<'_> {
+        let AcpAgentSpec { name, enable_env, host_key, .. } = &self.spec;
+        About { name, enable: enable_env, host_key: host_key.as_deref(), parts: &self.parts }
     }
 
     fn check(&self, run: &RunSpec) -> Result<(), Refusal> {
         let name = &self.spec.name;
         if run.gateway.is_some() && !self.spec.takes_gateway {
             return Err(Refusal::because(format!("{name} cannot send its model calls to a gateway")));
+        }
+        let has_servers = !run.connectors.is_empty() || self.parts.has_capabilities();
+        if has_servers && !self.spec.takes_servers {
+            return Err(Refusal::because(format!(
+                "{name} takes no servers, so it takes neither connectors nor capabilities"
+            )));
         }
         if self.spec.host_key.is_some() && !run.provider.env_fallback {
             return Err(Refusal::because(format!(

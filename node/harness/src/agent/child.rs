@@ -82,9 +82,11 @@ impl Child {
         }
     }
 
-    /// Its input and output, to be used elsewhere. A second call gets nothing.
-    pub(super) fn take_pipes(&mut self) -> Option<(ChildStdin, Lines<ChildStdout>)> {
-        Some((self.stdin.take()?, std::mem::replace(&mut self.lines, Lines::closed())))
+    /// Its input and output, to be used elsewhere. A second call is an error.
+    pub(super) fn take_pipes(&mut self) -> Result<(ChildStdin, Lines<ChildStdout>), EngineError> {
+        let stdin = self.stdin.take();
+        let stdin = stdin.ok_or_else(|| EngineError::Agent { message: "its input is in use".into() })?;
+        Ok((stdin, std::mem::replace(&mut self.lines, Lines::closed())))
     }
 
     /// Waits for its own end, for a time, and ends what is left of it.

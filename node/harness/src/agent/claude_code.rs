@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{Drive, Driver, Finished, bounded};
+use super::driven::{About, Drive, Driver, Finished, bounded, key};
 use super::private_dir::PrivateDir;
 use super::servers::{SURFACE, Server};
 use super::{EngineError, EngineSelection, RunSpec};
@@ -81,8 +81,7 @@ impl ClaudeCodeEngine {
         if let Some(url) = spec.provider.base_urls.get(PROVIDER) {
             env.set(BASE_URL, url);
         }
-        let host_key = || self.parts.host.get(KEY).filter(|_| spec.provider.env_fallback).map(Into::into);
-        if let Some(key) = spec.provider.credentials.of(PROVIDER).cloned().or_else(host_key) {
+        if let Some(key) = key(self, spec, PROVIDER) {
             env.set_secret(KEY, &key);
         }
         env
@@ -164,7 +163,7 @@ async fn read(child: &mut Child, answer: &mut Answer, drive: &Drive<'_>) -> Resu
         match Event::parse(&line) {
             Event::Ready { servers } => {
                 let state = servers.iter().find(|(name, _)| name == SURFACE).map(|(_, state)| state.as_str());
-                if drive.surface.is_some() && state != Some("connected") {
+                if drive.has_surface() && state != Some("connected") {
                     drive.log.line(&format!("claude-code says {state:?} of its capabilities"));
                     return Err("it is not connected to its capabilities".into());
                 }
@@ -194,26 +193,16 @@ fn configuration(servers: &[Server]) -> Value {
 fn allowed_tools(drive: &Drive<'_>) -> Option<String> {
     let named = drive.spec.permissions.tools.as_ref()?;
     let capabilities = drive.capabilities.iter().map(|tool| format!("mcp__{SURFACE}__{tool}"));
-    let connectors = drive.servers.iter().filter(|server| server.name != SURFACE);
-    let connectors = connectors.map(|server| format!("mcp__{}", server.name));
-    Some(named.iter().cloned().chain(capabilities).chain(connectors).collect::<Vec<_>>().join(","))
+    // All of a server's, where its tools are not known by name.
+    let by_name = |server: &&Server| server.name == SURFACE && !drive.capabilities.is_empty();
+    let servers = drive.servers.iter().filter(|server| !by_name(server));
+    let servers = servers.map(|server| format!("mcp__{}", server.name));
+    Some(named.iter().cloned().chain(capabilities).chain(servers).collect::<Vec<_>>().join(","))
 }
 
 impl Driver for ClaudeCodeEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn enable(&self) -> &str {
-        ENABLE
-    }
-
-    fn parts(&self) -> &EngineSelection {
-        &self.parts
-    }
-
-    fn host_key(&self) -> Option<&str> {
-        Some(KEY)
+    fn about(&self) -> About<'_> {
+        About { name: NAME, enable: ENABLE, host_key: Some(KEY), parts: &self.parts }
     }
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::child::Child;
 use super::child_env::ChildEnv;
-use super::driven::{Drive, Driver, Finished, bounded};
+use super::driven::{About, Drive, Driver, Finished, bounded, key};
 use super::private_dir::PrivateDir;
 use super::{EngineError, EngineSelection, RunSpec};
 use crate::environment::{Harness, compile_environment};
@@ -62,9 +62,7 @@ impl CodexEngine {
             env.set_secret(KEY, &gateway.run_token);
             return env;
         }
-        let host_key =
-            || self.parts.host.get(HOST_KEY).filter(|_| spec.provider.env_fallback).map(Into::into);
-        if let Some(key) = spec.provider.credentials.of(PROVIDER).cloned().or_else(host_key) {
+        if let Some(key) = key(self, spec, PROVIDER) {
             env.set_secret(KEY, &key);
         }
         env
@@ -151,20 +149,8 @@ fn written(file: &std::path::Path) -> String {
 }
 
 impl Driver for CodexEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn enable(&self) -> &str {
-        ENABLE
-    }
-
-    fn parts(&self) -> &EngineSelection {
-        &self.parts
-    }
-
-    fn host_key(&self) -> Option<&str> {
-        Some(HOST_KEY)
+    fn about(&self) -> About<'_> {
+        About { name: NAME, enable: ENABLE, host_key: Some(HOST_KEY), parts: &self.parts }
     }
 
     fn drive<'a>(&'a self, drive: Drive<'a>) -> BoxFuture<'a, Result<Finished, EngineError>> {

@@ -1,22 +1,24 @@
 //! What every engine that drives a program does alike, around the one thing it does differently.
 //!
 //! ```text
-//!   refused ──> stopped before ──> surface served, context ──> driven ──> surface closed ──> was it contacted? ──> result
+//!   refused ──> stopped before ──> surface served, context ──> driven ──> was it contacted? ──> emissions ──> result
 //! ```
 //!
 //! Invariants: nothing is set up for a run that is refused or stopped before; the program and all it started are gone
 //! when the run ends; an answer of a program that never asked for its capabilities is not believed.
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
+use super::surface::{self, Plan, Surface};
 use super::{
     AgentEngine, EngineContext, EngineError, EngineResult, EngineRun, EngineSelection, Refusal, RunSpec,
     prompt, rules, servers,
 };
 use crate::agent_loop::resolve_loop_limits;
-use crate::capability::{CapabilityScope, CapabilityServer};
 use crate::connector::ConnectorAuth;
 use crate::context::assemble_context;
+use crate::environment::{Harness, compile_environment};
 use crate::event::{Bookend, OpenRun, RunEvents};
 use crate::log::Log;
 use crate::outcome::Outcome;
@@ -24,19 +26,22 @@ use crate::secret::Secret;
 use crate::stop::{Stop, StopReason};
 use servers::Server;
 
+/// What is known of an engine that drives a program.
+pub(super) struct About<'a> {
+    /// The engine's name.
+    pub(super) name: &'a str,
+    /// The variable of the host that switches it on.
+    pub(super) enable: &'a str,
+    /// The variable of the host that it may take a key from.
+    pub(super) host_key: Option<&'a str>,
+    /// What the application brought.
+    pub(super) parts: &'a EngineSelection,
+}
+
 /// An engine that drives a program.
 pub(super) trait Driver: Send + Sync {
-    /// The engine's name.
-    fn name(&self) -> &str;
-
-    /// The variable of the host that switches it on.
-    fn enable(&self) -> &str;
-
-    /// What the application brought.
-    fn parts(&self) -> &EngineSelection;
-
-    /// The variable of the host that it may take a key from.
-    fn host_key(&self) -> Option<&str>;
+    /// What is known of it.
+    fn about(&self) -> About<'_>;
 
     /// What only this engine refuses. Nothing, unless it says so.
     fn check(&self, _: &RunSpec) -> Result<(), Refusal> {
@@ -54,12 +59,23 @@ pub(super) struct Drive<'a> {
     pub(super) task: String,
     /// The surface if there is one, then the connectors.
     pub(super) servers: Vec<Server>,
-    /// The surface, to see whether it was contacted.
-    pub(super) surface: Option<&'a CapabilityServer>,
-    /// The names of the surface's tools.
+    /// The names of the surface's tools, as far as they are known.
     pub(super) capabilities: Vec<String>,
     pub(super) log: &'a Log,
     pub(super) stop: &'a Stop,
+}
+
+impl Drive<'_> {
+    /// The task, below what the environment has such an agent told first.
+    pub(super) fn prompt(&self, harness: Harness) -> String {
+        let compiled = compile_environment(self.spec.environment.as_ref(), harness);
+        compiled.instructions.into_iter().chain([self.task.clone()]).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Whether the run has capabilities.
+    pub(super) fn has_surface(&self) -> bool {
+        self.servers.iter().any(|server| server.name == servers::SURFACE)
+    }
 }
 
 /// What came of a program.
@@ -82,7 +98,7 @@ impl Finished {
 
 impl<D: Driver> AgentEngine for D {
     fn name(&self) -> &str {
-        Driver::name(self)
+        self.about().name
     }
 
     fn supports(&self, spec: &RunSpec) -> Result<(), Refusal> {
@@ -96,16 +112,26 @@ impl<D: Driver> AgentEngine for D {
 
 /// Whether a run is one for this engine, on this host.
 fn supports(driver: &impl Driver, spec: &RunSpec) -> Result<(), Refusal> {
-    let host = &driver.parts().host;
-    rules::check_isolation(spec, host, driver.enable())?;
-    rules::check_credentials(spec, host, host_key(driver, spec).as_slice())?;
+    let About { enable, parts, .. } = driver.about();
+    rules::check_isolation(spec, &parts.host, enable)?;
+    let host_key = host_key(driver, spec).map(|(variable, _)| variable);
+    rules::check_credentials(spec, &parts.host, host_key.as_slice())?;
+    surface::check(parts)?;
     servers::connectors(spec)?;
     driver.check(spec)
 }
 
-/// The variable of the host that this run would take a key from.
-pub(super) fn host_key<'a>(driver: &'a impl Driver, spec: &RunSpec) -> Option<&'a str> {
-    driver.host_key().filter(|_| rules::may_use_host_key(spec))
+/// The key of the host that this run may use, with the name of its variable.
+pub(super) fn host_key<'a>(driver: &'a impl Driver, spec: &RunSpec) -> Option<(&'a str, Secret)> {
+    let About { host_key, parts, .. } = driver.about();
+    let variable = host_key.filter(|_| rules::may_use_host_key(spec))?;
+    Some((variable, parts.host.get(variable)?.into()))
+}
+
+/// The run's own key for a provider, else the host's.
+pub(super) fn key(driver: &impl Driver, spec: &RunSpec, provider: &str) -> Option<Secret> {
+    let own = spec.provider.credentials.of(provider).cloned();
+    own.or_else(|| host_key(driver, spec).map(|(_, key)| key))
 }
 
 /// Does a run.
@@ -114,15 +140,15 @@ async fn run(
     spec: &RunSpec,
     context: EngineContext,
 ) -> Result<EngineResult, EngineError> {
-    let refused = |refusal| EngineError::Refused { engine: driver.name().to_owned(), refusal };
+    let About { name, parts, .. } = driver.about();
+    let refused = |refusal| EngineError::Refused { engine: name.to_owned(), refusal };
     supports(driver, spec).map_err(refused)?;
     if let Some(reason) = context.stop.reason() {
-        return Ok(result(Finished::stopped(reason, String::new())));
+        return Ok(result(Finished::stopped(reason, String::new()), None));
     }
-    let limits = resolve_loop_limits(spec.limits, &driver.parts().host);
-    let scope = CapabilityScope { workspace_id: spec.workspace_id.clone(), workdir: spec.workdir.clone() };
-    let tools = driver.parts().capability_tools.as_ref().map(|tools| tools(&scope));
-    let capabilities: Vec<String> = tools.iter().flatten().map(|tool| tool.spec.name.clone()).collect();
+    let limits = resolve_loop_limits(spec.limits, &parts.host);
+    let plan = Plan::of(parts, spec);
+    let capabilities = plan.names();
 
     let events = RunEvents::new(context.sink, context.log.clone());
     let open = OpenRun::begin(
@@ -135,48 +161,42 @@ async fn run(
     );
     let stop = context.stop.child();
     let driving = Box::pin(async {
-        let failed = |source: std::io::Error| EngineError::Setup {
-            what: "the capability surface".into(),
-            source: source.into(),
-        };
-        let surface = match tools {
-            Some(tools) => Some(CapabilityServer::start(tools).await.map_err(failed)?),
-            None => None,
-        };
-        let token = surface.iter().map(|surface| surface.token().clone());
+        let surface = plan.serve(&spec.workdir).await?;
+        let token = surface.as_ref().and_then(Surface::token);
         let log = without(secrets_of(driver, spec).into_iter().chain(token).collect(), &context.log);
-        let known = assemble_context(&driver.parts().context_providers, spec, &log);
+        let known = assemble_context(&parts.context_providers, spec, &log);
         let known = match stop.or_drop(known).await {
             Ok(known) => known,
-            Err(reason) => return Ok(Finished::stopped(&reason, String::new())),
+            Err(reason) => return Ok(result(Finished::stopped(&reason, String::new()), None)),
         };
         let connectors = servers::connectors(spec).map_err(refused)?;
         let finished = driver.drive(Drive {
             spec,
             task: prompt::task(spec, &known),
-            servers: surface.iter().map(servers::surface).chain(connectors).collect(),
-            surface: surface.as_ref(),
+            servers: surface.iter().map(Surface::server).chain(connectors).collect(),
             capabilities,
             log: &log,
             stop: &stop,
         });
         let finished = finished.await?;
-        if finished.outcome == Outcome::Completed && surface.is_some_and(|surface| !surface.was_contacted()) {
+        let was_contacted = surface.as_ref().is_none_or(Surface::was_contacted);
+        if finished.outcome == Outcome::Completed && !was_contacted {
             let message = "it never asked for its capabilities, so it has run without them".into();
             return Err(EngineError::Agent { message });
         }
-        Ok(finished)
+        let emissions = surface.and_then(|surface| surface.emissions(&log));
+        Ok(result(finished, emissions))
     });
-    let finished = stop.within(limits.max_duration, driving).await;
-    open.close(last(&finished));
-    finished.map(result)
+    let ended = stop.within(limits.max_duration, driving).await;
+    open.close(last(&ended));
+    ended
 }
 
 /// Everything a run holds that must not be shown.
 fn secrets_of(driver: &impl Driver, spec: &RunSpec) -> Vec<Secret> {
     let keys = &spec.provider.credentials;
     let own = [&keys.anthropic, &keys.openai, &keys.openrouter].into_iter().flatten().cloned();
-    let host = host_key(driver, spec).and_then(|name| driver.parts().host.get(name)).map(Secret::from);
+    let host = host_key(driver, spec).map(|(_, key)| key);
     let connectors = spec.connectors.iter().flat_map(|connector| {
         let token = match &connector.auth {
             ConnectorAuth::Bearer(token) => Some(token.clone()),
@@ -196,17 +216,17 @@ fn without(secrets: Vec<Secret>, log: &Log) -> Log {
     })
 }
 
-fn result(finished: Finished) -> EngineResult {
-    EngineResult { text: finished.text, emissions: None, outcome: Some(finished.outcome) }
+fn result(finished: Finished, emissions: Option<Value>) -> EngineResult {
+    EngineResult { text: finished.text, emissions, outcome: Some(finished.outcome) }
 }
 
 /// The last event. How many steps a program took is not known.
-fn last(finished: &Result<Finished, EngineError>) -> Bookend {
-    match finished {
-        Ok(finished) => Bookend::Finished {
-            outcome: finished.outcome,
+fn last(ended: &Result<EngineResult, EngineError>) -> Bookend {
+    match ended {
+        Ok(ended) => Bookend::Finished {
+            outcome: ended.outcome.unwrap_or(Outcome::Failed),
             steps: None,
-            text: Some(finished.text.clone()),
+            text: Some(ended.text.clone()),
             error: None,
         },
         Err(error) => Bookend::failed(Outcome::Failed, error.to_string()),

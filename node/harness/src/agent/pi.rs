@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   get_state ──> prompt ──> turns ... ──> agent_end: the last turn's words are the answer
+//!                              └── it asks again after an error ──┘
 //! ```
 //!
 //! What is said in between, beside tools, is no answer. Pi has no MCP, so a run with capabilities or connectors is
@@ -16,10 +17,10 @@ use tokio::time::timeout;
 
 use super::child::{Child, Lines};
 use super::child_env::ChildEnv;
-use super::driven::{Drive, Driver, Finished, bounded};
+use super::driven::{About, Drive, Driver, Finished, bounded};
 use super::{EngineError, EngineSelection, Refusal, RunSpec, gateway};
-use crate::environment::{Harness, compile_environment};
-use crate::limits::{AGENT_READY_TIME, STOP_GRACE};
+use crate::environment::Harness;
+use crate::limits::{AGENT_READY_TIME, AGENT_RETRY_TIME, STOP_GRACE};
 use crate::log::Log;
 use crate::outcome::Outcome;
 
@@ -29,8 +30,14 @@ const ENABLE: &str = "RUNNER_ENABLE_PI";
 /// Its own settings, which pass to it.
 const PREFIXES: [&str; 1] = ["PI_"];
 
+/// What a run needs whatever the host says: no calls but those to the model.
+const SETTINGS: [(&str, &str); 2] = [("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0")];
+
 /// Requests of an extension that wait for a person.
 const DIALOGS: [&str; 4] = ["select", "confirm", "input", "editor"];
+
+/// Why a turn ended whose model gave no answer.
+const FAILED: &str = "error";
 
 /// How much Pi thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +116,9 @@ impl PiEngine {
 
     fn env(&self, spec: &RunSpec) -> ChildEnv {
         let mut env = ChildEnv::of_run(spec, &self.parts.host, &PREFIXES);
+        for (name, value) in SETTINGS {
+            env.set(name, value);
+        }
         for provider in gateway::ROUTED {
             if let Some(key) = spec.provider.credentials.of(provider) {
                 env.set_secret(&format!("{}_API_KEY", provider.to_ascii_uppercase()), key);
@@ -126,12 +136,8 @@ impl PiEngine {
             arguments.extend(["--thinking", thinking.name()]);
         }
         let mut child = Child::start(&self.program, arguments, &self.env(drive.spec), &drive.spec.workdir)?;
-        let Some((stdin, lines)) = child.take_pipes() else {
-            return Err(EngineError::Agent { message: "its pipes are gone".into() });
-        };
-        let compiled = compile_environment(drive.spec.environment.as_ref(), Harness::Acp);
-        let prompt =
-            compiled.instructions.into_iter().chain([drive.task.clone()]).collect::<Vec<_>>().join("\n\n");
+        let (stdin, lines) = child.take_pipes()?;
+        let prompt = drive.prompt(Harness::Acp);
         let mut rpc = Rpc { stdin, lines, log: drive.log, last: Turn::default() };
         let finished = match drive.stop.or_drop(rpc.converse(&prompt)).await {
             Ok(finished) => finished,
@@ -227,10 +233,28 @@ impl Rpc<'_> {
             if event["type"] == "response" && event["command"] == "prompt" && event["success"] != true {
                 return Err("it refuses prompt".into());
             }
-            if event["type"] == "agent_end" {
+            if event["type"] == "agent_end" && !(self.last.reason == FAILED && self.tries_again().await) {
                 return self.finished();
             }
         }
+    }
+
+    /// Whether it says, after an error, that it asks the model once more.
+    async fn tries_again(&mut self) -> bool {
+        let told = async {
+            loop {
+                let event = self.next().await?;
+                match event["type"].as_str() {
+                    Some("auto_retry_start") => {
+                        self.log.line("pi asks its model again");
+                        return Ok::<_, String>(true);
+                    }
+                    Some("auto_retry_end") => return Ok(false),
+                    _ => self.take_in(&event),
+                }
+            }
+        };
+        matches!(timeout(AGENT_RETRY_TIME, told).await, Ok(Ok(true)))
     }
 
     fn take_in(&mut self, event: &Value) {
@@ -265,27 +289,15 @@ impl Rpc<'_> {
 }
 
 impl Driver for PiEngine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn enable(&self) -> &str {
-        ENABLE
-    }
-
-    fn parts(&self) -> &EngineSelection {
-        &self.parts
-    }
-
-    fn host_key(&self) -> Option<&str> {
-        None
+    fn about(&self) -> About<'_> {
+        About { name: NAME, enable: ENABLE, host_key: None, parts: &self.parts }
     }
 
     fn check(&self, spec: &RunSpec) -> Result<(), Refusal> {
         if spec.gateway.is_some() {
             return Err(Refusal::because("pi cannot send its model calls to a gateway"));
         }
-        if !spec.connectors.is_empty() || self.parts.capability_tools.is_some() {
+        if !spec.connectors.is_empty() || self.parts.has_capabilities() {
             return Err(Refusal::because("pi has no MCP, so it takes neither connectors nor capabilities"));
         }
         Ok(())

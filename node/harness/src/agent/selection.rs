@@ -7,7 +7,7 @@ use super::{
     SharedToolSource,
 };
 use crate::agent_loop::SharedLoop;
-use crate::capability::CapabilityTools;
+use crate::capability::{CapabilityProgram, CapabilityTools};
 use crate::context::ContextProvider;
 use crate::host::HostEnv;
 use crate::tool::SharedTool;
@@ -26,12 +26,21 @@ pub struct EngineSelection {
     pub control: Option<SharedLoop>,
     /// What engines with tools of their own may do to a run's workspace.
     pub capability_tools: Option<CapabilityTools>,
+    /// The same by a program of the application's own, which says what it emitted. Not beside `capability_tools`.
+    pub capability_program: Option<CapabilityProgram>,
     /// Tools of the working directory; None: the kernel's own.
     pub primitives: Option<SharedToolSource>,
     /// Tools of the run's connectors; None: the kernel's own clients.
     pub connectors: Option<SharedToolSource>,
     /// The host's settings and keys.
     pub host: HostEnv,
+}
+
+impl EngineSelection {
+    /// Whether the application brings capabilities, in whichever way.
+    pub(crate) fn has_capabilities(&self) -> bool {
+        self.capability_tools.is_some() || self.capability_program.is_some()
+    }
 }
 
 /// The engine of this name. The native one for no name, and for one that is not known.

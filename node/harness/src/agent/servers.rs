@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Refusal, RunSpec};
-use crate::capability::CapabilityServer;
+use crate::capability::{CapabilityContract, CapabilityProgram, CapabilityServer};
 use crate::connector::{ConnectorAuth, ConnectorConfig, ConnectorKind};
 use crate::secret::Secret;
 
@@ -112,6 +112,14 @@ pub(super) fn surface(server: &CapabilityServer) -> Server {
     let bearer = Secret::new(format!("Bearer {}", server.token().expose()));
     let headers = BTreeMap::from([("Authorization".to_owned(), bearer)]);
     Server { name: SURFACE.into(), way: Way::Http { url: server.url(), headers } }
+}
+
+/// The same, served by a program.
+pub(super) fn surface_program(program: &CapabilityProgram, contract: &CapabilityContract) -> Server {
+    let told = contract.variables().into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    let way =
+        Way::Program { command: program.command.clone(), args: program.args.clone(), env: told.collect() };
+    Server { name: SURFACE.into(), way }
 }
 
 /// Values in the clear, for the configuration that only the program reads.

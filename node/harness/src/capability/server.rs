@@ -15,23 +15,15 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any_service;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-};
-use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{CapabilityError, CapabilityTool};
-use crate::limits::{SURFACE_CALLS, SURFACE_REQUEST_BYTES, SURFACE_TOKEN_BYTES};
-use crate::message::JsonObject;
+use super::CapabilityTool;
+use super::surface::Surface;
+use crate::limits::{SURFACE_REQUEST_BYTES, SURFACE_TOKEN_BYTES};
 use crate::secret::Secret;
 
 /// Where the surface is below its address.
@@ -58,11 +50,8 @@ impl CapabilityServer {
         let token = new_token();
         let open = CancellationToken::new();
         let was_contacted = Arc::new(AtomicBool::new(false));
-        let surface = Surface {
-            tools: tools.into(),
-            was_contacted: was_contacted.clone(),
-            room: Arc::new(Semaphore::new(SURFACE_CALLS)),
-        };
+        let noted = was_contacted.clone();
+        let surface = Surface::new(tools, move || noted.store(true, Ordering::SeqCst));
         let config = StreamableHttpServerConfig::default()
             .with_cancellation_token(open.clone())
             .with_sse_retry(None)
@@ -142,60 +131,4 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
 fn is_same(shown: &[u8], expected: &[u8]) -> bool {
     let differing = shown.iter().zip(expected).fold(0, |differing, (a, b)| differing | (a ^ b));
     shown.len() == expected.len() && differing == 0
-}
-
-/// The capabilities as MCP has them.
-#[derive(Clone)]
-struct Surface {
-    tools: Arc<[CapabilityTool]>,
-    was_contacted: Arc<AtomicBool>,
-    room: Arc<Semaphore>,
-}
-
-impl Surface {
-    async fn call(&self, name: &str, input: JsonObject) -> Result<serde_json::Value, CapabilityError> {
-        let tool = self.tools.iter().find(|tool| tool.spec.name == name);
-        let tool = tool.ok_or_else(|| CapabilityError(format!("there is no tool {name:?}")))?;
-        let _place = self.room.try_acquire().map_err(|_| CapabilityError("too many calls at once".into()))?;
-        (tool.handler)(input).await
-    }
-}
-
-impl ServerHandler for Surface {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("mesh-harness", crate::kernel_version()))
-    }
-
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        self.was_contacted.store(true, Ordering::SeqCst);
-        let tool = |tool: &CapabilityTool| {
-            let schema = tool.spec.input_schema.as_object().cloned().unwrap_or_default();
-            Tool::new(tool.spec.name.clone(), tool.spec.description.clone(), schema)
-        };
-        Ok(ListToolsResult::with_all_items(self.tools.iter().map(tool).collect()))
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let call = self.call(&request.name, request.arguments.unwrap_or_default());
-        let Some(done) = context.ct.run_until_cancelled(call).await else {
-            return Err(ErrorData::internal_error("the call was cancelled", None));
-        };
-        let result = match done {
-            Ok(value) => CallToolResult::success(vec![ContentBlock::text(value.to_string())]),
-            Err(CapabilityError(problem)) => {
-                let body = json!({"ok": false, "error": problem});
-                CallToolResult::error(vec![ContentBlock::text(body.to_string())])
-            }
-        };
-        Ok(result.into())
-    }
 }

@@ -4,22 +4,26 @@
 //! is gone when its connection is.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, Tool,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ClientRequest, CustomResult,
+    Implementation, ListToolsRequest, ListToolsResult, PaginatedRequestParams, ServerResult, Tool,
 };
 use rmcp::service::{Peer, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::program::Program;
 use super::sse::SseTransport;
 use super::{ConnectorAuth, ConnectorConfig, ConnectorError, http};
 use crate::host::HostEnv;
-use crate::limits::{CONNECT_TIME, SERVER_MESSAGE_BYTES, SERVER_TOOLS, STOP_GRACE};
+use crate::limits::{CONNECT_TIME, SERVER_MESSAGE_BYTES, SERVER_RECONNECT_WAITS, SERVER_TOOLS, STOP_GRACE};
 use crate::log::Log;
 use crate::message::JsonObject;
 use crate::model::BoxError;
@@ -80,6 +84,7 @@ async fn connect(
                     .custom_headers(http::headers(config)?)
                     .max_sse_event_size(SERVER_MESSAGE_BYTES)
                     .max_json_response_size(SERVER_MESSAGE_BYTES);
+            transport.retry_config = Arc::new(Reconnects);
             if let ConnectorAuth::Bearer(token) = &config.auth {
                 transport = transport.auth_header(token.expose());
             }
@@ -100,6 +105,16 @@ async fn connect(
     }
 }
 
+/// How often a stream that broke is opened again. Without an end to it, a call of a server that is gone would have none.
+#[derive(Debug)]
+struct Reconnects;
+
+impl SseRetryPolicy for Reconnects {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        SERVER_RECONNECT_WAITS.get(times).copied()
+    }
+}
+
 /// What a server is told about us.
 fn introduction(config: &ConnectorConfig) -> ClientConfig {
     let name = format!("mesh-harness ({})", config.name);
@@ -117,9 +132,7 @@ impl McpConnection {
             let mut tools = Vec::new();
             let mut cursor = None;
             loop {
-                let params = rmcp::model::PaginatedRequestParams::default().with_cursor(cursor);
-                let page =
-                    self.service.list_tools(Some(params)).await.map_err(|error| failed(error.into()))?;
+                let page = self.page(cursor).await.map_err(failed)?;
                 tools.extend(page.tools);
                 if tools.len() > SERVER_TOOLS {
                     return Err(failed(format!("it has more than {SERVER_TOOLS} tools").into()));
@@ -132,6 +145,18 @@ impl McpConnection {
         };
         let timed_out = |_elapsed| ConnectorError::TimedOut { connector: self.name.clone() };
         stop.or_drop(tokio::time::timeout(CONNECT_TIME, listing)).await?.map_err(timed_out)?
+    }
+
+    /// One page of the server's tools.
+    async fn page(&self, cursor: Option<String>) -> Result<ListToolsResult, BoxError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        match self.service.send_request(request).await? {
+            ServerResult::ListToolsResult(page) => Ok(page),
+            // To the library a tool without a schema is none, so the page is not what it expects.
+            ServerResult::CustomResult(CustomResult(page)) => Ok(serde_json::from_value(with_schemas(page))?),
+            _ => Err("it answers with something else than its tools".into()),
+        }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -148,6 +173,15 @@ impl McpConnection {
             program.end().await;
         }
     }
+}
+
+/// The same page, in which a tool that names no schema takes any object.
+fn with_schemas(mut page: Value) -> Value {
+    let tools = page.get_mut("tools").and_then(Value::as_array_mut);
+    for tool in tools.into_iter().flatten().filter_map(Value::as_object_mut) {
+        tool.entry("inputSchema").or_insert_with(|| json!({"type": "object"}));
+    }
+    page
 }
 
 /// Calls tools of one server.

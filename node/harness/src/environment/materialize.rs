@@ -36,6 +36,8 @@ struct Written {
     content: Vec<u8>,
     /// What was there before, and its permissions; None if nothing was.
     before: Option<(Vec<u8>, u32)>,
+    /// Whether all of it was written; if not, whatever is there is ours.
+    is_whole: bool,
 }
 
 /// A file that is to be written.
@@ -144,10 +146,20 @@ impl MaterializedEnvironment {
             None => content.to_vec(),
         };
         let is_new = before.is_none();
-        self.files.push(Written { path: path.clone(), content: content.clone(), before });
+        self.files.push(Written { path: path.clone(), content: content.clone(), before, is_whole: false });
         let written =
             if is_new { self.tree.create(&path, &content) } else { self.tree.write(&path, &content) };
-        written.map_err(failed)
+        match written {
+            Ok(()) => self.files.last_mut().into_iter().for_each(|file| file.is_whole = true),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::AlreadyExists {
+                    // Somebody made it meanwhile: it is theirs.
+                    self.files.pop();
+                }
+                return Err(failed(error));
+            }
+        }
+        Ok(())
     }
 
     /// Takes everything back: files that were merged are what they were, those that were made are gone, and so are their
@@ -197,7 +209,7 @@ impl MaterializedEnvironment {
             (None, None) => Ok(true),
             // Somebody removed what was there before us.
             (None, Some(_)) => Ok(false),
-            (Some((now, _)), before) if now == file.content => {
+            (Some((now, _)), before) if now == file.content || !file.is_whole => {
                 match before {
                     Some((old, mode)) => {
                         self.tree.write(&file.path, old)?;

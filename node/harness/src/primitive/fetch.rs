@@ -4,6 +4,7 @@
 //! host is among those the run may fetch from, its name resolves to addresses none of which is inside. Then the
 //! connection goes to exactly the addresses that were checked, while the certificate is checked against the name.
 //! Redirects are hops like the first one. Proxies of the host are not used: they would resolve the name again.
+//! Downloads go the same way.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -171,16 +172,25 @@ pub struct Fetched {
 /// Fetches for a model.
 #[derive(Clone)]
 pub struct Fetcher {
-    /// Hosts, each with a port or for all ports; None: all that are public.
+    /// Hosts as addresses name them, with the port where it is not the scheme's own; None: all that are public.
     pub allow_hosts: Option<Vec<String>>,
-    /// Settings: `RUNNER_ALLOW_INSECURE_URLS`, `RUNNER_HTTP_TIMEOUT_MS`.
+    /// Settings: `RUNNER_ALLOW_INSECURE_URLS`, `RUNNER_HTTP_TIMEOUT_MS`, and those of [`download`](Self::download).
     pub host: HostEnv,
     /// Finds addresses.
     pub resolver: Arc<dyn Resolve>,
 }
 
+/// Where a request may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// To public hosts.
+    Public,
+    /// To any host.
+    Everywhere,
+}
+
 /// One request of a chain of redirects.
-struct Hop {
+pub(super) struct Hop {
     url: Url,
     method: Method,
     headers: HeaderMap,
@@ -198,48 +208,55 @@ impl Fetcher {
         let mut hop = Hop::first(request)?;
         for _ in 0..=FETCH_REDIRECTS {
             // One limit for all of a hop: finding the addresses, the answer's head and its body.
-            let ended = tokio::time::timeout(limit, self.hop(&hop));
-            let ended = stop.or_drop(ended).await?.map_err(|_elapsed| FetchError::TimedOut { limit })??;
-            match ended {
-                Ended::Fetched(fetched) => return Ok(fetched),
-                Ended::Redirected(status, location) => hop = hop.redirected(status, location),
+            let one = async {
+                match self.hop(hop, Reach::Public).await? {
+                    Ended::Answered(response) => read(response).await.map(Ok),
+                    Ended::Redirected(next) => Ok(Err(next)),
+                }
+            };
+            let ended = stop.or_drop(tokio::time::timeout(limit, one)).await?;
+            match ended.map_err(|_elapsed| FetchError::TimedOut { limit })?? {
+                Ok(fetched) => return Ok(fetched),
+                Err(next) => hop = next,
             }
         }
         Err(FetchError::Redirects)
     }
 
-    async fn hop(&self, hop: &Hop) -> Result<Ended, FetchError> {
-        let client = self.client_for(&hop.url).await?;
+    /// Sends one request, if it may be sent.
+    pub(super) async fn hop(&self, hop: Hop, reach: Reach) -> Result<Ended, FetchError> {
+        let client = self.client_for(&hop.url, reach).await?;
         let mut request = client.request(hop.method.clone(), hop.url.clone()).headers(hop.headers.clone());
         if let Some(body) = &hop.body {
             request = request.body(body.clone());
         }
         let response = request.send().await.map_err(|error| FetchError::Transport(error.without_url()))?;
         let status = response.status();
-        match location(&response, &hop.url)? {
-            Some(location) => Ok(Ended::Redirected(status, location)),
-            None => read(response).await.map(Ended::Fetched),
-        }
+        Ok(match location(&response, &hop.url)? {
+            Some(location) => Ended::Redirected(hop.redirected(status, location)),
+            None => Ended::Answered(response),
+        })
     }
 
     /// A client that can connect to the checked addresses of this host and nowhere else.
-    async fn client_for(&self, url: &Url) -> Result<Client, FetchError> {
-        let named = self.check(url)?;
+    async fn client_for(&self, url: &Url, reach: Reach) -> Result<Client, FetchError> {
+        let named = self.check(url, reach)?;
         let mut client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
         if let Some(name) = named {
-            client = client.resolve_to_addrs(&name, &self.addresses(&name, url).await?);
+            client = client.resolve_to_addrs(&name, &self.addresses(&name, url, reach).await?);
         }
         client.build().map_err(FetchError::Transport)
     }
 
     /// Checks all that can be known without resolving. The name to resolve, unless the address has a number.
-    fn check(&self, url: &Url) -> Result<Option<String>, FetchError> {
+    fn check(&self, url: &Url, reach: Reach) -> Result<Option<String>, FetchError> {
+        let public = reach == Reach::Public;
         let internal = || FetchError::Internal { host: url.host_str().unwrap_or_default().to_owned() };
         let scheme = || FetchError::Scheme { scheme: url.scheme().to_owned() };
         let named = match url.host() {
-            Some(Host::Ipv4(address)) if is_inside(address.into()) => return Err(internal()),
-            Some(Host::Ipv6(address)) if is_inside(address.into()) => return Err(internal()),
-            Some(Host::Domain(name)) if is_inside_name(name) => return Err(internal()),
+            Some(Host::Ipv4(address)) if public && is_inside(address.into()) => return Err(internal()),
+            Some(Host::Ipv6(address)) if public && is_inside(address.into()) => return Err(internal()),
+            Some(Host::Domain(name)) if public && is_inside_name(name) => return Err(internal()),
             Some(Host::Domain(name)) => Some(name.to_owned()),
             Some(_) => None,
             None => return Err(scheme()),
@@ -258,14 +275,14 @@ impl Fetcher {
         }
     }
 
-    async fn addresses(&self, name: &str, url: &Url) -> Result<Vec<SocketAddr>, FetchError> {
+    async fn addresses(&self, name: &str, url: &Url, reach: Reach) -> Result<Vec<SocketAddr>, FetchError> {
         let port = url.port_or_known_default().unwrap_or(443);
         let unresolved = |source| FetchError::Unresolved { host: name.to_owned(), source };
         let found = self.resolver.resolve(name, port).await.map_err(|error| unresolved(Some(error)))?;
         if found.is_empty() {
             return Err(unresolved(None));
         }
-        if found.iter().any(|address| is_inside(*address)) {
+        if reach == Reach::Public && found.iter().any(|address| is_inside(*address)) {
             return Err(FetchError::Internal { host: name.to_owned() });
         }
         Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
@@ -279,13 +296,14 @@ impl std::fmt::Debug for Fetcher {
 }
 
 /// How a hop ended.
-enum Ended {
-    Fetched(Fetched),
-    Redirected(StatusCode, Url),
+pub(super) enum Ended {
+    Answered(Response),
+    /// The request that follows.
+    Redirected(Hop),
 }
 
 impl Hop {
-    fn first(request: FetchRequest) -> Result<Self, FetchError> {
+    pub(super) fn first(request: FetchRequest) -> Result<Self, FetchError> {
         let url = Url::parse(&request.url)?;
         let method = request.method.unwrap_or_else(|| "GET".into());
         let named = METHODS.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(&method));

@@ -53,8 +53,10 @@ async fn a_stop_reaches_the_server_and_is_not_waited_for() {
 async fn the_older_http_works_too() {
     let (endpoint, told) = older_http(Older::Plain).await;
     let tools = connector_tools(&[http("sse", &endpoint)], &options()).await.unwrap();
-    assert_eq!(names(&tools), ["notes__note", "notes__hang"]);
-    assert_eq!(named(&tools, "notes__note").spec().description, "", "a description that is missing is empty");
+    assert_eq!(names(&tools), ["notes__note", "notes__hang", "notes__bare"]);
+    let bare = named(&tools, "notes__bare");
+    assert_eq!(bare.spec().description, "", "a description that is missing is empty");
+    assert_eq!(bare.spec().input_schema, json!({"type": "object"}), "and a schema takes any object");
 
     let context = ToolContext::default();
     let output = call(&named(&tools, "notes__note"), json!({"text": "é"}), &context).await.unwrap();
@@ -91,6 +93,23 @@ async fn a_server_that_dies_or_floods_in_the_middle_of_a_call_is_an_error() {
         assert!(!ended.unwrap_err().is_stop());
         tools.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_in_the_middle_of_a_call_is_an_error_over_streamable_http_too() {
+    // A server with threads of its own, which can be gone at once with all its connections.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (endpoint, told) = runtime.spawn(streamable_http()).await.unwrap();
+    let tools = connector_tools(&[http("streamable_http", &endpoint)], &options()).await.unwrap();
+    let (context, hang) = (ToolContext::default(), named(&tools, "notes__hang"));
+    let dying = async {
+        told.wait("hang").await;
+        runtime.shutdown_background();
+    };
+    let calling = async { tokio::join!(call(&hang, json!({}), &context), dying).0 };
+    let ended = tokio::time::timeout(Duration::from_secs(20), calling).await.expect("it comes to an end");
+    assert!(!ended.unwrap_err().is_stop());
+    tools.close().await;
 }
 
 #[tokio::test]

@@ -203,6 +203,7 @@ async fn take(State(stream): State<Stream>, headers: HeaderMap, body: Bytes) -> 
         "tools/list" => json!({"tools": [
             {"name": "note", "inputSchema": {"type": "object"}},
             {"name": "hang", "inputSchema": {"type": "object"}},
+            {"name": "bare"},
         ]}),
         "tools/call" if params["name"] == "hang" && stream.older == Older::Dies => {
             *stream.events.lock().unwrap() = None;

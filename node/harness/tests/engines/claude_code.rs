@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use mesh_harness::agent::{ClaudeCodeEngine, EngineError, Gateway, SharedEngine};
+use futures_util::future::BoxFuture;
+use mesh_harness::agent::{ClaudeCodeEngine, EngineContext, EngineError, Gateway, RunSpec, SharedEngine};
 use mesh_harness::connector::{ConnectorAuth, ConnectorConfig};
+use mesh_harness::context::{ContextFragment, ContextProvider};
 use mesh_harness::environment::{EnvironmentFile, Instructions, RunEnvironment, Skill};
+use mesh_harness::log::Log;
+use mesh_harness::model::BoxError;
 use mesh_harness::outcome::Outcome;
 use serde_json::Value;
 
@@ -251,6 +255,63 @@ async fn a_stop_ends_claude_code_and_all_it_started() {
     let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(stage.parts(&[])));
     assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
     stage.is_gone("child").await;
+}
+
+#[tokio::test]
+async fn a_finish_that_a_stop_merely_follows_keeps_its_outcome() {
+    let stage = Stage::new();
+    // Both lines arrive at once, so the result is read by whoever hears of the tool.
+    stage.program(
+        "claude",
+        r#"cat >/dev/null
+        printf '%s\n%s\n' '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}' \
+            '{"type":"result","subtype":"success","is_error":false,"result":"the answer"}'
+        echo $$ > "$TOLD/pid"; sleep 600"#,
+    );
+    let stop = stage.stop.clone();
+    let log = Log::new(move |line| {
+        if line.contains("uses Bash") {
+            stop.cancel("too late");
+        }
+    });
+    let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(stage.parts(&[])));
+    let result = engine.run(&stage.spec(), EngineContext { log, ..stage.context() }).await.unwrap();
+    assert!(stage.stop.is_fired());
+    assert_eq!((result.text.as_str(), result.outcome), ("the answer", Some(Outcome::Completed)));
+    stage.is_gone("pid").await;
+}
+
+/// Says that it was asked, and never answers.
+struct Ponders(Arc<tokio::sync::Notify>);
+
+impl ContextProvider for Ponders {
+    fn name(&self) -> &'static str {
+        "ponders"
+    }
+
+    fn assemble<'a>(&'a self, _: &'a RunSpec) -> BoxFuture<'a, Result<Vec<ContextFragment>, BoxError>> {
+        self.0.notify_one();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_context_that_stalls_is_stopped_before_any_program_starts() {
+    let stage = Stage::new();
+    stage.program("claude", "touch $TOLD/started");
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let mut parts = stage.parts_with_note(&[]);
+    parts.context_providers = vec![Arc::new(Ponders(asked.clone()))];
+    let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(parts));
+    let stopping = async {
+        asked.notified().await;
+        stage.stop.cancel("enough");
+    };
+    let spec = stage.spec();
+    let (result, ()) = tokio::join!(stage.run(&engine, &spec), stopping);
+    assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
+    assert!(!stage.path("told/started").exists());
+    assert_eq!(stage.events.names(), ["run.started", "run.finished"]);
 }
 
 #[tokio::test]

@@ -93,6 +93,23 @@ async fn what_goes_wrong_with_pi_is_no_answer() {
 }
 
 #[tokio::test]
+async fn pi_that_asks_its_model_again_has_not_failed() {
+    let failed = r#"echo '{"type":"turn_end","message":{"content":[],"stopReason":"error"}}'; echo '{"type":"agent_end"}'"#;
+    let again = r#"echo '{"type":"auto_retry_start","attempt":1}'"#;
+    let no_more = r#"echo '{"type":"auto_retry_end","success":false}'; sleep 600"#;
+    for (script, outcome) in [
+        (format!("{READY}{failed}\n{again}\n{failed}\n{again}\n{GOOD}"), Outcome::Completed),
+        (format!("{READY}{failed}\n{again}\n{failed}\n{no_more}"), Outcome::Failed),
+        (format!("{READY}{failed}\nsleep 600"), Outcome::Failed),
+    ] {
+        let stage = Stage::new();
+        stage.program("pi", &script);
+        let engine: SharedEngine = Arc::new(engine(&stage));
+        assert_eq!(stage.run(&engine, &stage.spec()).await.unwrap().outcome, Some(outcome), "{script}");
+    }
+}
+
+#[tokio::test]
 async fn a_stop_is_told_to_pi_and_ends_it() {
     let stage = Stage::new();
     let script = r#"sleep 600 & echo $! > "$TOLD/child"; echo $$ >> "$TOLD/child"; echo > "$TOLD/ready"

@@ -230,6 +230,7 @@ async fn a_tool_that_hangs_is_dropped() -> anyhow::Result<()> {
     assert_eq!(result.outcome, Outcome::TimedOut);
     let failed = events.all().into_iter().find(|event| event.name() == "tool.failed");
     assert_eq!(serde_json::to_value(failed)?["reason"], "aborted");
+    assert_no_call_dangles(&result);
     Ok(())
 }
 

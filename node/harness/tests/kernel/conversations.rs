@@ -163,6 +163,20 @@ async fn the_other_calls_of_a_final_turn_run_too_and_the_first_final_answer_coun
 }
 
 #[tokio::test]
+async fn of_two_final_answers_the_first_that_is_accepted_counts() -> anyhow::Result<()> {
+    let picky = terminal_tool_with(spec("reply"), |input, _| async move {
+        if input.contains_key("text") { Ok("ok") } else { Err(ToolError::failed("text is missing")) }
+    });
+    let calls = [call("a", "reply", json!({})), call("b", "reply", json!({"text": "x"}))];
+    let provider = script([ScriptedTurn::calls(calls)]);
+    let (run, _) = run(&provider, [Arc::new(picky) as SharedTool]);
+    let result = run_conversation(run, user()).await?;
+    assert_eq!((result.terminal.as_ref().map(|call| call.id.as_str()), result.steps), (Some("b"), 1));
+    assert_whole(&result.messages);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_final_answer_on_the_last_step_needs_no_summary() -> anyhow::Result<()> {
     let provider = script([calling("a", "reply")]);
     let (run, events) = run(&provider, [reply()]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use mesh_harness::environment::{
     EnvironmentError, EnvironmentFile, Harness, Instructions, RunEnvironment, Skill, compile_environment,
@@ -184,6 +185,52 @@ fn what_fails_half_way_is_taken_back() {
     let refused = materialize_environment(&whole(), dir.path());
     assert!(matches!(refused, Err(EnvironmentError::File { path, .. }) if path == "input/data.bin"));
     assert_eq!(snapshot(dir.path()), before);
+}
+
+/// Where the other half of the test below finds a disk with little room.
+const SMALL_DISK: &str = "HARNESS_TEST_SMALL_DISK";
+
+#[test]
+fn what_a_full_disk_cut_off_is_taken_back_too() -> anyhow::Result<()> {
+    let Some(disk) = std::env::var_os(SMALL_DISK) else { return on_a_small_disk() };
+    let disk = Path::new(&disk);
+    std::fs::write(disk.join("AGENTS.md"), "Be kind.")?;
+    let before = snapshot(disk);
+    let large = "x".repeat(512 * 1024);
+    let merged = RunEnvironment {
+        instructions: Instructions { agents_md: Some(large.clone()), system: None },
+        ..RunEnvironment::default()
+    };
+    let new = RunEnvironment {
+        sources: vec![EnvironmentFile::text("input/small", "x"), EnvironmentFile::text("input/large", large)],
+        ..RunEnvironment::default()
+    };
+    for environment in [merged, new] {
+        let refused = materialize_environment(&environment, disk);
+        assert!(matches!(refused, Err(EnvironmentError::File { .. })), "{refused:?}");
+        assert_eq!(snapshot(disk), before);
+    }
+    Ok(())
+}
+
+/// Runs the test above with a disk of 64 KiB, in a mount namespace of its own.
+fn on_a_small_disk() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mount = format!("mount -t tmpfs -o size=64k none '{}'", folder.path().display());
+    let works = Command::new("unshare").args(["-rm", "sh", "-c", &mount]).output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no small disk can be mounted here (unshare -rm, mount)");
+        return Ok(());
+    }
+    let script = format!("{mount} && exec \"$0\" --exact \"$1\" --nocapture");
+    let mut inside = Command::new("unshare");
+    inside.args(["-rm", "sh", "-c", &script]).arg(std::env::current_exe()?);
+    inside.arg("environments::what_a_full_disk_cut_off_is_taken_back_too").env(SMALL_DISK, folder.path());
+    let output = inside.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{failed}");
+    Ok(())
 }
 
 /// What every engine makes of the same environment, in one text.

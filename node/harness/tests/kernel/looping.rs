@@ -1,7 +1,7 @@
 //! The native loop: steps, budgets, the summary, results of tools, and loops of one's own.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use mesh_harness::agent_loop::{
     Loop, LoopContext, LoopRequest, LoopResult, Looping, NativeLoop, RunContext, RunError,
@@ -18,7 +18,9 @@ use mesh_harness::tool::{ToolMetadata, ToolOutput, tool_fn};
 use mesh_harness::usage::{Cost, FinishReason, TokenUsage};
 use serde_json::json;
 
-use crate::stand_ins::{answering, call, calling, counted, failing, no_host, results_of, run, script, spec};
+use crate::stand_ins::{
+    answering, call, calling, counted, failing, locked, no_host, results_of, run, script, spec,
+};
 
 fn results(message: &AgentMessage) -> Vec<(&str, bool)> {
     results_of(message).iter().map(|result| (result.content.as_str(), result.is_error)).collect()
@@ -63,7 +65,10 @@ async fn steps_used_up_end_in_a_summary_without_tools() -> anyhow::Result<()> {
 async fn a_summary_that_fails_leaves_the_last_prose() -> anyhow::Result<()> {
     let provider =
         script([Script::from(calling("a", "look").saying("looking")), Script::failure("the server is down")]);
-    let (run, events) = run(&provider, [answering("look", "nothing").0]);
+    let (mut run, events) = run(&provider, [answering("look", "nothing").0]);
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = lines.clone();
+    run.log = Log::new(move |line| locked(&kept).push(line.to_owned()));
     let result = run_conversation(run.with_max_steps(1), vec![AgentMessage::user("search")]).await?;
 
     assert_eq!((result.end, result.text.as_str()), (LoopEnd::StepsExhausted, "looking"));
@@ -71,6 +76,7 @@ async fn a_summary_that_fails_leaves_the_last_prose() -> anyhow::Result<()> {
     assert_eq!(names[names.len() - 2..], ["model.turn.failed", "run.finished"]);
     let failed = serde_json::to_value(&events.all()[names.len() - 2])?;
     assert_eq!((&failed["phase"], &failed["step"]), (&json!("summary"), &json!(1)));
+    assert_eq!(*locked(&lines), ["no summary: the server is down"]);
     Ok(())
 }
 
@@ -190,6 +196,53 @@ async fn usage_is_summed_over_every_call_and_the_summary() -> anyhow::Result<()>
     assert!((usage.reported_cost.expect("a cost").amount - 0.3).abs() < 1e-9);
     assert_eq!(result.response_ids, ["a", "b"]);
     assert_eq!(result.provider, "scripted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_result_and_every_turn_say_who_served_them() -> anyhow::Result<()> {
+    let served = |turn: ScriptedTurn, model: &str, upstream: &str| {
+        let mut turn = turn.identified(format!("id-{model}"));
+        turn.turn.model = Some(model.into());
+        turn.turn.upstream = Some(upstream.into());
+        turn
+    };
+    let provider = script([
+        served(calling("a", "look"), "first", "Azure"),
+        served(ScriptedTurn::text("in short"), "second", "Bedrock"),
+    ]);
+    let (run, events) = run(&provider, [answering("look", "x").0]);
+    let result = run_conversation(run.with_max_steps(1), vec![AgentMessage::user("go")]).await?;
+    assert_eq!((result.model.as_deref(), result.upstream.as_deref()), (Some("second"), Some("Bedrock")));
+    assert_eq!(result.response_ids, ["id-first", "id-second"], "the summary's too");
+    let turns: Vec<_> = events.all().into_iter().filter(|event| event.name() == "model.turn").collect();
+    for (turn, (model, upstream)) in turns.iter().zip([("first", "Azure"), ("second", "Bedrock")]) {
+        let turn = serde_json::to_value(turn)?;
+        assert_eq!((&turn["model"], &turn["upstream"]), (&json!(model), &json!(upstream)));
+        assert_eq!(turn["response_id"], format!("id-{model}"));
+    }
+    assert_eq!(turns.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_of_one_turn_run_one_after_the_other_in_their_order() -> anyhow::Result<()> {
+    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = notes.clone();
+    let slow = tool_fn(spec("slow"), move |_, context| {
+        let kept = kept.clone();
+        async move {
+            locked(&kept).push(format!("{} begins", context.call_id));
+            tokio::task::yield_now().await;
+            locked(&kept).push(format!("{} ends", context.call_id));
+            Ok("x")
+        }
+    });
+    let calls = ["a", "b"].map(|id| call(id, "slow", json!({})));
+    let provider = script([ScriptedTurn::calls(calls), ScriptedTurn::text("done")]);
+    let (run, _) = run(&provider, [Arc::new(slow) as _]);
+    run_agent(run, "go").await?;
+    assert_eq!(*locked(&notes), ["a begins", "a ends", "b begins", "b ends"]);
     Ok(())
 }
 

@@ -111,6 +111,28 @@ fn a_name_is_registered_once() -> anyhow::Result<()> {
 }
 
 #[test]
+fn a_kind_is_named_once_and_a_factory_cannot_take_a_name_either() -> anyhow::Result<()> {
+    let mut registry = ModelRegistry::new();
+    registry.register_instance(doubler(false).0)?;
+    let again = registry.register::<Half, Whole>(name(), || Ok(doubler(false).0)).map(|_| ());
+    assert!(matches!(again, Err(RegistryError::Duplicate { .. })));
+    registry.register::<Half, Whole>(ModelRef::new("x.y", "other"), || Ok(doubler(false).0))?;
+    assert_eq!(registry.kinds(), ["x.y"]);
+    assert_eq!(registry.ids("x.y"), ["doubler", "other"]);
+    assert!(registry.ids("chat").is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_takes_a_provider_or_a_model_as_it_is() -> anyhow::Result<()> {
+    use mesh_harness::agent_loop::{AgentRun, run_agent};
+    let provider = script([ScriptedTurn::text("one"), ScriptedTurn::text("two")]);
+    assert_eq!(run_agent(AgentRun::new(provider.clone()), "go").await?, "one");
+    assert_eq!(run_agent(AgentRun::new(chat_model(provider)), "go").await?, "two");
+    Ok(())
+}
+
+#[test]
 fn a_factory_runs_when_its_model_is_asked_for_and_once() -> anyhow::Result<()> {
     let made = Arc::new(AtomicUsize::new(0));
     let mut registry = ModelRegistry::new();

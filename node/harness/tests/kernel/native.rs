@@ -212,6 +212,64 @@ async fn without_other_sources_the_native_engine_has_the_kernels_own_tools() -> 
     Ok(())
 }
 
+#[tokio::test]
+async fn a_runs_hosts_and_secrets_reach_its_tools() -> anyhow::Result<()> {
+    use mesh_harness::message::JsonObject;
+    use mesh_harness::primitive::Primitives;
+    use mesh_harness::tool::ToolContext;
+    let workdir = tempfile::tempdir()?;
+    let mut spec = RunSpec { workdir: workdir.path().to_owned(), ..spec() };
+    spec.permissions.hosts = Some(vec!["allowed.example".into()]);
+    spec.secrets.insert("TOKEN".into(), "s3cret".into());
+    let open = Primitives { host: HostEnv::process(), code: None }.open(&spec, &Stop::new()).await;
+    let open = open.map_err(|error| anyhow::anyhow!(error))?;
+    let call = async |name: &str, input: serde_json::Value| {
+        let tool = open.tools.iter().find(|tool| tool.spec().name == name).expect("a primitive");
+        let input: JsonObject = input.as_object().cloned().unwrap_or_default();
+        tool.execute(input, &ToolContext::default()).await
+    };
+    let elsewhere = call("http_fetch", json!({"url": "https://other.example/"})).await.expect_err("refused");
+    assert!(elsewhere.to_string().contains("not among the hosts"), "{elsewhere}");
+    let code = call("run_code", json!({"command": "printf %s \"$TOKEN\""})).await?;
+    assert!(code.content.contains("s3cret"), "{}", code.content);
+    open.close().await;
+    Ok(())
+}
+
+/// Never comes to an end.
+struct Ponders;
+
+impl ContextProvider for Ponders {
+    fn name(&self) -> &'static str {
+        "ponders"
+    }
+
+    fn assemble<'a>(&'a self, _: &'a RunSpec) -> BoxFuture<'a, Result<Vec<ContextFragment>, BoxError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_that_stalls_is_stopped_too() -> anyhow::Result<()> {
+    let (primitives, connectors) = (brings("a"), brings("b"));
+    let mut parts = parts(Arc::new(Shows::default()), &primitives, &connectors);
+    parts.context_providers = vec![Arc::new(Ponders)];
+    let engine = NativeEngine::new(parts);
+    let context = EngineContext::default();
+    let stop = context.stop.clone();
+    let stopping = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel("enough");
+    };
+    let started = Instant::now();
+    let spec = spec();
+    let (result, ()) = tokio::join!(engine.run(&spec, context), stopping);
+    assert_eq!(result?.outcome, Some(Outcome::Canceled));
+    assert!(started.elapsed() < Duration::from_secs(3));
+    assert_eq!(primitives.opened.load(Ordering::SeqCst) + connectors.opened.load(Ordering::SeqCst), 0);
+    Ok(())
+}
+
 /// Ends as it is told.
 struct Ends(fn() -> Result<LoopResult, RunError>);
 

@@ -101,6 +101,14 @@ async fn output_is_cut_and_the_command_still_comes_to_its_end() {
 }
 
 #[tokio::test]
+async fn input_that_nobody_reads_holds_nothing_up() {
+    let request = CodeRequest { stdin: Some("x".repeat(4 * 1024 * 1024)), ..shell("exit 5") };
+    let started = Instant::now();
+    assert_eq!(run(request).await.exit_code, Some(5));
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
 async fn its_time_ends_the_whole_group_and_is_a_result() {
     let workdir = tempfile::tempdir().unwrap();
     let runner = LocalCode { time_limit: Duration::from_millis(300), ..local(workdir.path()) };

@@ -102,6 +102,12 @@ async fn rules_come_in_their_order() {
         assert!(matches!(refused(&insecure, url).await, FetchError::NotAllowed { .. }), "{url}");
     }
     assert!(matches!(refused(&insecure, "https://OTHER.example:81/").await, FetchError::Internal { .. }));
+    let by_name = Fetcher { allow_hosts: Some(vec!["other.example".into()]), ..fetcher(inner()) };
+    for url in ["https://other.example/", "https://other.example:443/"] {
+        assert!(matches!(refused(&by_name, url).await, FetchError::Internal { .. }), "{url}");
+    }
+    let elsewhere = refused(&by_name, "https://other.example:8443/").await;
+    assert!(matches!(elsewhere, FetchError::NotAllowed { .. }), "a name alone is its scheme's port");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use mesh_harness::limits::{LISTED_FILES, READ_FILE_BYTES};
+use mesh_harness::limits::{LISTED_DEPTH, LISTED_FILES, READ_FILE_BYTES};
 use mesh_harness::primitive::PrimitiveOptions;
 use proptest::prelude::*;
 use serde_json::json;
@@ -94,6 +94,20 @@ async fn a_listing_is_bounded_and_says_so() {
     }
     let text = list(inside.path(), json!({})).await.unwrap();
     assert_eq!(text.lines().count(), LISTED_FILES + 1);
+    assert!(text.ends_with("(there are more; list a directory below)"));
+}
+
+#[tokio::test]
+async fn a_tree_without_a_bottom_is_listed_to_a_depth_and_says_so() {
+    let inside = tempfile::tempdir().unwrap();
+    let mut deep = inside.path().to_owned();
+    for _ in 0..LISTED_DEPTH + 3 {
+        deep.push("d");
+        std::fs::create_dir(&deep).unwrap();
+        std::fs::write(deep.join("f"), "").unwrap();
+    }
+    let text = list(inside.path(), json!({})).await.unwrap();
+    assert_eq!(text.lines().count(), LISTED_DEPTH + 1);
     assert!(text.ends_with("(there are more; list a directory below)"));
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a test says why it was skipped")]
 
 mod code;
+mod downloading;
 mod fetching;
 mod files;
 mod network;

@@ -15,10 +15,15 @@ use crate::secret::Secret;
 const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
 impl AcpAgentSpec {
-    /// eve.
+    /// eve. The working directory is an application of eve, which has its own model and tools: of a run it takes the
+    /// prompt, and refuses every session with servers (0.80).
     #[must_use]
     pub fn eve() -> Self {
-        Self { takes_gateway: true, ..Self::new("eve", "RUNNER_ENABLE_EVE", "eve", ["acp"]) }
+        Self {
+            takes_gateway: true,
+            takes_servers: false,
+            ..Self::new("eve", "RUNNER_ENABLE_EVE", "eve", ["acp"])
+        }
     }
 
     /// OpenCode. Its providers' addresses are in its own configuration, so a gateway is refused: the run's token would go

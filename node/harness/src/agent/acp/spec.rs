@@ -34,6 +34,8 @@ pub struct AcpAgentSpec {
     pub takes_keys: bool,
     /// Whether it goes where `<PROVIDER>_BASE_URL` says.
     pub takes_gateway: bool,
+    /// Whether it connects to servers that it is told about: those of the run's capabilities and connectors.
+    pub takes_servers: bool,
     /// The variable of the host with the only key it can use, if it is such an agent.
     pub host_key: Option<String>,
     /// Whether it reads `AGENTS.md`. If not, it is told what is in there.
@@ -41,7 +43,7 @@ pub struct AcpAgentSpec {
 }
 
 impl AcpAgentSpec {
-    /// An agent that takes the run's keys and reads `AGENTS.md`, and nothing else.
+    /// An agent that takes the run's keys and servers and reads `AGENTS.md`, and nothing else.
     pub fn new(
         name: impl Into<String>,
         enable_env: impl Into<String>,
@@ -58,6 +60,7 @@ impl AcpAgentSpec {
             inherit_env_prefixes: Vec::new(),
             takes_keys: true,
             takes_gateway: false,
+            takes_servers: true,
             host_key: None,
             reads_agents_md: true,
         }

@@ -187,6 +187,7 @@ async fn openrouter_is_told_where_calls_come_from_only_if_the_caller_says() -> a
     selection.credentials.openrouter = Some(KEY.into());
     selection.base_urls.insert("openrouter".into(), server.uri());
     selection.attribution = Attribution { referer: Some("https://app.example".into()), title: None };
+    let titled = Attribution { referer: None, title: Some("App".into()) };
     selection.model = Some("anthropic/claude-sonnet-4.5".into());
     let provider = select_provider(&selection, &HostEnv::fixed::<String, String>([]))?;
     ask(&*provider, &saying("hello")).await?;
@@ -194,5 +195,12 @@ async fn openrouter_is_told_where_calls_come_from_only_if_the_caller_says() -> a
     let referer = sent.headers.get("http-referer").map(|value| value.to_str()).transpose()?;
     assert_eq!((referer, sent.headers.get("x-title")), (Some("https://app.example"), None));
     assert_eq!(body(&server).await["model"], "anthropic/claude-sonnet-4.5");
+
+    selection.attribution = titled;
+    let provider = select_provider(&selection, &HostEnv::fixed::<String, String>([]))?;
+    ask(&*provider, &saying("hello")).await?;
+    let sent = &requests(&server).await[1];
+    assert_eq!(sent.headers.get("x-title").map(|value| value.to_str()).transpose()?, Some("App"));
+    assert!(sent.headers.get("http-referer").is_none());
     Ok(())
 }

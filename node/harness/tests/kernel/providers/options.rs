@@ -114,6 +114,34 @@ async fn a_cached_prompt_is_marked_for_openrouter_on_the_prompt_and_the_last_mes
 }
 
 #[tokio::test]
+async fn a_prompt_cached_as_usual_is_marked_on_the_prompt_and_the_last_message() {
+    let body = sent("openrouter", &history_with(cached(PromptCache::default()))).await;
+    let part = |text: &str| json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);
+    let contents: Vec<&Value> =
+        body["messages"].as_array().into_iter().flatten().map(|message| &message["content"]).collect();
+    assert_eq!(
+        contents,
+        [&part("be brief"), &json!("find both"), &json!("looking"), &json!("found"), &part("lost")]
+    );
+}
+
+#[tokio::test]
+async fn what_somebody_noted_on_a_call_is_never_sent() {
+    for name in NAMES {
+        let mut request = history();
+        for message in Arc::make_mut(&mut request.messages) {
+            if let AgentMessage::Assistant { tool_calls, .. } = message {
+                for call in tool_calls {
+                    call.meta = Some(crate::stand_ins::object(json!({"signature": "canary"})));
+                }
+            }
+        }
+        let body = sent(name, &request).await.to_string();
+        assert!(body.contains("looking") && !body.contains("canary"), "{name}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn where_caching_is_automatic_nothing_is_marked_and_a_key_is_openais() {
     for name in ["openai", "local"] {
         let plain = sent(name, &history()).await;

@@ -1,9 +1,16 @@
 //! Asking again, giving up, and what an error tells.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mesh_harness::provider::{ConverseOptions, ProviderError, ProviderOptions};
+use mesh_harness::host::HostEnv;
+use mesh_harness::provider::{
+    ConverseOptions, ProviderError, ProviderOptions, ProviderSelection, select_provider,
+};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
 
 use super::{KEY, NAMES, answering, ask, minimal, provider, provider_with, requests, saying, with_options};
@@ -47,6 +54,83 @@ async fn a_call_may_say_how_often_to_ask_and_the_host_too() {
         assert!(ask(&*provider, &saying("hello")).await.is_err());
         assert_eq!(requests(&server).await.len(), 2, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_host_may_forbid_repeats() {
+    let server = failing_first("openai", 9, failing(500)).await;
+    let provider = provider_with("openai", &server, &[("RUNNER_PROVIDER_MAX_RETRIES", "0")]);
+    assert!(ask(&*provider, &saying("hello")).await.is_err());
+    assert_eq!(requests(&server).await.len(), 1, "0 is a number of repeats");
+}
+
+/// A server of which each connection does the next of these; it says how each ended.
+async fn connections<F: Future<Output = ()> + Send + 'static>(
+    each: impl Fn(usize, TcpStream) -> F + Send + 'static,
+) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        for number in 0.. {
+            let Ok((socket, _)) = listener.accept().await else { break };
+            tokio::spawn(each(number, socket));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// A local provider at this address.
+fn local(base: &str) -> Arc<dyn mesh_harness::provider::Provider> {
+    let host = HostEnv::fixed([("LOCAL_MODEL_BASE_URL", base)]);
+    select_provider(&ProviderSelection::of("local"), &host).expect("it is whole")
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_made_again() -> anyhow::Result<()> {
+    let base = connections(|number, mut socket| async move {
+        if number == 0 {
+            return;
+        }
+        let body = minimal("local").to_string();
+        let mut request = [0; 4096];
+        let _read = socket.read(&mut request).await;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let _gone = socket.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    assert_eq!(ask(&*local(&base), &saying("hello")).await?.text, "hi");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stop_hangs_up_on_a_server_that_does_not_answer() {
+    let (asked, hung_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, ended) = (asked.clone(), hung_up.clone());
+    let base = connections(move |_, mut socket| {
+        let (told, ended) = (told.clone(), ended.clone());
+        async move {
+            let mut request = [0; 4096];
+            while let Ok(1..) = socket.read(&mut request).await {
+                told.notify_one();
+            }
+            ended.notify_one();
+        }
+    })
+    .await;
+    let (provider, options, request) = (local(&base), ConverseOptions::default(), saying("hello"));
+    let stopping = async {
+        asked.notified().await;
+        options.stop.cancel("enough");
+        Instant::now()
+    };
+    let (answer, stopped) = tokio::join!(provider.converse(&request, &options), stopping);
+    assert!(matches!(answer, Err(ProviderError::Stopped { .. })), "{answer:?}");
+    assert!(stopped.elapsed() < Duration::from_secs(5));
+    let gone = tokio::time::timeout(Duration::from_secs(10), hung_up.notified()).await;
+    assert!(gone.is_ok(), "the connection is still open");
 }
 
 #[tokio::test]
@@ -150,10 +234,10 @@ async fn a_redirect_is_not_followed_with_a_key() {
 
 #[tokio::test]
 async fn a_key_that_cannot_be_sent_is_refused_without_being_shown() {
-    let mut selection = mesh_harness::provider::ProviderSelection::of("openai");
+    let mut selection = ProviderSelection::of("openai");
     selection.credentials.openai = Some("sk-canary\n".into());
     let host = crate::stand_ins::no_host();
-    let error = mesh_harness::provider::select_provider(&selection, &host).err().expect("not a header");
+    let error = select_provider(&selection, &host).err().expect("not a header");
     assert!(!all_words(&error).contains("canary"), "{error:?}");
 }
 

@@ -177,6 +177,31 @@ async fn the_model_is_the_callers_then_the_hosts_then_the_default() -> anyhow::R
     Ok(())
 }
 
+#[tokio::test]
+async fn every_provider_has_a_variable_and_a_default_for_its_model() -> anyhow::Result<()> {
+    for (name, variable, default) in [
+        ("anthropic", "ANTHROPIC_MODEL", "claude-sonnet-4-6"),
+        ("openai", "OPENAI_MODEL", "gpt-4.1"),
+        ("openrouter", "OPENROUTER_MODEL", "anthropic/claude-sonnet-4.5"),
+        ("local", "LOCAL_MODEL", "local"),
+    ] {
+        for (set, expected) in [(None, default), (Some((variable, "theirs")), "theirs")] {
+            let server = answering_json(minimal(name)).await;
+            let key = Some(KEY.into());
+            let base = server.uri();
+            let selection = ProviderSelection {
+                credentials: Credentials { anthropic: key.clone(), openai: key.clone(), openrouter: key },
+                base_urls: [(name.to_owned(), base.clone())].into(),
+                ..ProviderSelection::of(name)
+            };
+            let host = HostEnv::fixed(set.into_iter().chain([("LOCAL_MODEL_BASE_URL", base.as_str())]));
+            ask(&*select_provider(&selection, &host)?, &saying("hello")).await?;
+            assert_eq!(super::body(&server).await["model"], expected, "{name}");
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn what_is_said_to_be_available_is_what_can_be_selected(

@@ -1,9 +1,12 @@
 //! Answers that come piece by piece.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mesh_harness::log::Log;
 use mesh_harness::model::{
-    InvokeContext, ModelCaps, ModelError, chat_model, chat_model_with, invoke_streaming,
+    Correlation, InvokeContext, Logging, ModelCaps, ModelError, chat_model, chat_model_with,
+    invoke_streaming, with_middleware,
 };
 use mesh_harness::provider::{ConverseOptions, ConverseResult, ProviderError};
 use mesh_harness::usage::{FinishReason, TokenUsage};
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
 use super::{NAMES, answering, body, provider, provider_with, requests, saying};
-use crate::stand_ins::Heard;
+use crate::stand_ins::{Heard, locked};
 
 /// Events as a server sends them.
 fn events(data: &[Value], last: &str) -> ResponseTemplate {
@@ -133,6 +136,27 @@ async fn a_model_streams_only_where_its_caller_declares_it() -> anyhow::Result<(
     let answer = invoke_streaming(&*declared, saying("hello"), &heard, &InvokeContext::default()).await?;
     assert_eq!(answer.value.text, "Looking");
     assert!(answer.usage.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrapped_model_streams_and_its_middleware_hears_how_it_went() -> anyhow::Result<()> {
+    let (data, last) = script("local");
+    let server = answering(events(&data, last)).await;
+    let caps = ModelCaps { streaming: true, ..ModelCaps::default() };
+    let model = with_middleware(
+        chat_model_with(provider("local", &server), caps),
+        vec![Arc::new(Correlation::default()), Arc::new(Logging)],
+    );
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = lines.clone();
+    let log = Log::new(move |line| locked(&kept).push(line.to_owned()));
+    let heard = Heard::default();
+    let context = InvokeContext { log, ..InvokeContext::default() };
+    let answer = invoke_streaming(&*model, saying("hello"), &heard, &context).await?;
+    assert_eq!((answer.value.text.as_str(), heard.all().len()), ("Looking", 6));
+    let lines = locked(&lines).clone();
+    assert!(lines.len() == 1 && lines[0].starts_with("chat:local ") && lines[0].contains("ok"), "{lines:?}");
     Ok(())
 }
 

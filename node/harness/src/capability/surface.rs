@@ -1,0 +1,99 @@
+//! The capabilities of one run as MCP has them, whichever way they are served.
+//!
+//! A handler that panics has failed: its caller is told so, and is not left waiting.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::{CapabilityError, CapabilityTool};
+use crate::limits::SURFACE_CALLS;
+use crate::message::JsonObject;
+
+/// Something to do at a point of the conversation.
+type Note = Arc<dyn Fn() + Send + Sync>;
+
+/// The capabilities, for any number of connections.
+#[derive(Clone)]
+pub(super) struct Surface {
+    tools: Arc<[CapabilityTool]>,
+    contacted: Note,
+    after_call: Option<Note>,
+    room: Arc<Semaphore>,
+}
+
+impl Surface {
+    /// These capabilities. `contacted` is called whenever somebody asks for the list of them.
+    pub(super) fn new(tools: Vec<CapabilityTool>, contacted: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            tools: tools.into(),
+            contacted: Arc::new(contacted),
+            after_call: None,
+            room: Arc::new(Semaphore::new(SURFACE_CALLS)),
+        }
+    }
+
+    /// The same, with something to do after every call, before its caller hears of it.
+    pub(super) fn with_after_call(mut self, after_call: impl Fn() + Send + Sync + 'static) -> Self {
+        self.after_call = Some(Arc::new(after_call));
+        self
+    }
+
+    async fn call(&self, name: &str, input: JsonObject) -> Result<serde_json::Value, CapabilityError> {
+        let tool = self.tools.iter().find(|tool| tool.spec.name == name);
+        let tool = tool.ok_or_else(|| CapabilityError(format!("there is no tool {name:?}")))?;
+        let _place = self.room.try_acquire().map_err(|_| CapabilityError("too many calls at once".into()))?;
+        let work = AssertUnwindSafe(async { (tool.handler)(input).await }).catch_unwind();
+        work.await.unwrap_or_else(|_panic| Err(CapabilityError("the tool broke down".into())))
+    }
+}
+
+impl ServerHandler for Surface {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("mesh-harness", crate::kernel_version()))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        (self.contacted)();
+        let tool = |tool: &CapabilityTool| {
+            let schema = tool.spec.input_schema.as_object().cloned().unwrap_or_default();
+            Tool::new(tool.spec.name.clone(), tool.spec.description.clone(), schema)
+        };
+        Ok(ListToolsResult::with_all_items(self.tools.iter().map(tool).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = self.call(&request.name, request.arguments.unwrap_or_default());
+        let done = context.ct.run_until_cancelled(call).await;
+        if let Some(after_call) = &self.after_call {
+            after_call();
+        }
+        let result = match done {
+            Some(Ok(value)) => CallToolResult::success(vec![ContentBlock::text(value.to_string())]),
+            Some(Err(CapabilityError(problem))) => {
+                let body = json!({"ok": false, "error": problem});
+                CallToolResult::error(vec![ContentBlock::text(body.to_string())])
+            }
+            None => return Err(ErrorData::internal_error("the call was cancelled", None)),
+        };
+        Ok(result.into())
+    }
+}
