@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use mesh_sandbox::Language;
 
-use crate::bare::Bare;
+use crate::bare::{Bare, Root};
 use crate::{Error, config, fill, one, open};
 
 const JOBS: usize = 200;
@@ -24,7 +24,7 @@ pub(crate) fn measure(root: &Path) -> Result<(), Error> {
     let floor = {
         let config = config(root, "rate-cold", 0);
         let sandbox = open(&config)?;
-        let bare = Bare::prepare(&root.join("bare"), &sandbox, &config, LANGUAGE)
+        let bare = Bare::prepare(&root.join("bare"), &sandbox, &config, LANGUAGE, Root::Directory)
             .map_err(|error| error.to_string())?;
         let floor = rate(|| bare.run().map(drop))?;
         println!("  bare runsc: {floor:.1} a second");

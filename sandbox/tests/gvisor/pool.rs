@@ -108,7 +108,7 @@ fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
     let code = "ulimit -u -f; ulimit -u 100 2> /dev/null && echo raised";
     let (report, log) = fixture.run_limited(Language::Bash, code, limits);
     assert!(report.resource_usage.boot_time_ms < READY_MS, "{report:?}");
-    assert!(log.out().contains(" 19\n") && log.out().contains(" 1024\n"), "{}", log.out());
+    assert!(log.out().contains(" 20\n") && log.out().contains(" 1024\n"), "{}", log.out());
     assert!(!log.out().contains("raised"), "{}", log.out());
     let bomb = "x = []\nwhile True: x.append(bytearray(1 << 20))";
     let (report, _) = fixture.run_limited(Language::Python, bomb, limits);
