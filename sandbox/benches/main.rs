@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use bare::{Bare, Root, trivial};
 use leftovers::Leftovers;
+use mesh_sandbox::limits::ARMED_MIB;
 use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, Sandbox, SandboxConfig};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -182,7 +183,9 @@ fn idle(root: &Path) -> Result<(), Error> {
 fn hostile_jobs(root: &Path) -> Result<(), Error> {
     const JOBS: usize = 200;
     const LANES: usize = 4;
-    let config = config(root, "hostile", 2);
+    let mut config = config(root, "hostile", 2);
+    // A pool that grows would be counted as something left.
+    config.pool.memory_mb = (2 * Language::ALL.len()) as u64 * ARMED_MIB;
     let sandbox = open(&config)?;
     let lane = |first: usize| -> Result<Vec<String>, Error> {
         let mut wrong = Vec::new();

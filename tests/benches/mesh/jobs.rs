@@ -15,6 +15,7 @@ use crate::mesh::Mesh;
 use crate::report::{Report, percentile};
 
 #[path = "../../../sandbox/benches/bare.rs"]
+#[expect(dead_code, reason = "jobs of a node are compared with an ordinary bundle alone")]
 mod bare;
 
 use bare::{Bare, Root};
