@@ -55,6 +55,7 @@ pub(crate) const CLAIMS: &[(&str, Claim)] = &[
     ("question", question),
     ("record", record),
     ("revocation", revocation),
+    ("spec", spec),
     ("statement", statement),
     ("sync", sync),
     ("ticket", ticket),
@@ -205,6 +206,19 @@ fn job(bytes: &[u8]) -> bool {
     assert_eq!((&again, again.fingerprint().unwrap()), (&spec, fingerprint));
     assert_eq!(decode::<JobSpec>(&encode(&spec)).unwrap(), spec);
     assert_eq!(spec.limits.clamped().clamped(), spec.limits.clamped());
+    true
+}
+
+/// A job as a peer sends it: one that passes the check its receiver makes has a fingerprint, and written as a document
+/// it is the same job.
+fn spec(bytes: &[u8]) -> bool {
+    let Some(spec) = taken::<JobSpec>(bytes) else { return false };
+    if spec.check().is_err() {
+        return false;
+    }
+    let document = serde_json::to_vec(&spec).unwrap();
+    let again = serde_json::from_slice::<JobDocument>(&document).unwrap().into_spec().unwrap();
+    assert_eq!((&again, again.fingerprint().unwrap()), (&spec, spec.fingerprint().unwrap()));
     true
 }
 

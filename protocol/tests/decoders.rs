@@ -7,7 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "a broken test should stop")]
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use mesh_protocol::address::Name;
 use mesh_protocol::certificate::Certificate;
@@ -24,7 +25,9 @@ use mesh_protocol::flight::{FailureCode, FlightOutcome};
 use mesh_protocol::hello::{Features, Hello, HelloAck, MINORS};
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MessageId, TicketId};
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{Contents, InputFile, JobResult, JobSpec, JobStatus, Language, OutputFile};
+use mesh_protocol::job::{
+    Contents, InputFile, JobDocument, JobResult, JobSpec, JobStatus, Language, OutputFile,
+};
 use mesh_protocol::join::{Admitted, JoinProof, JoinRefusal, JoinReply, JoinRequest};
 use mesh_protocol::message::{AskRequest, Hop, JobRequest, PeerMessage, Post, Requester, StopReason};
 use mesh_protocol::peer::BootId;
@@ -76,7 +79,16 @@ fn documents() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let bundle = std::fs::read(folder().join("evidence/bundle")).unwrap();
     let envelope = Bundle::parse(&bundle).unwrap().envelope;
     let statement = Envelope::parse(envelope.as_bytes()).unwrap().payload;
-    vec![("job", "least", least.to_vec()), ("job", "full", full.to_vec()), ("statement", "golden", statement)]
+    let sent = |document: &[u8]| {
+        encode(&serde_json::from_slice::<JobDocument>(document).unwrap().into_spec().unwrap())
+    };
+    vec![
+        ("job", "least", least.to_vec()),
+        ("job", "full", full.to_vec()),
+        ("spec", "least", sent(least)),
+        ("spec", "full", sent(full)),
+        ("statement", "golden", statement),
+    ]
 }
 
 fn deliveries() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -299,6 +311,35 @@ fn every_decoder_has_seeds_and_takes_them() {
     }
     let folders: BTreeSet<_> = stored.iter().map(|(path, ..)| path.rsplit('/').nth(1).unwrap()).collect();
     assert_eq!(folders.len(), CLAIMS.len());
+}
+
+/// What the fuzzer found to be different ways through a decoder: one archive a claim.
+fn corpus(path: &Path) -> Vec<Vec<u8>> {
+    let file = std::fs::File::open(path).unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
+    let read = |entry: std::io::Result<tar::Entry<_>>| {
+        let mut bytes = Vec::new();
+        entry.unwrap().read_to_end(&mut bytes).map(|_| bytes).unwrap()
+    };
+    archive.entries().unwrap().map(read).collect()
+}
+
+#[test]
+fn every_claim_holds_for_what_the_fuzzer_found() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpora"));
+    let mut archives = 0;
+    for (target, claim) in CLAIMS {
+        let path = folder.join(format!("{target}.tar.gz"));
+        if path.exists() {
+            archives += 1;
+            let inputs = corpus(&path);
+            assert!(inputs.len() > 20, "{} has lost its inputs", path.display());
+            for bytes in inputs {
+                claim(&bytes);
+            }
+        }
+    }
+    assert_eq!(archives, std::fs::read_dir(folder).unwrap().count(), "an archive is nobody's");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The floor: `runsc run` alone, on the bundle of our own sandbox with a program in the place of the init, and nobody
 //! watching.
+//!
+//! An ordinary bundle has its root file system in a directory, so that is what it is compared with; ours, from an image,
+//! is shown beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +22,13 @@ pub(crate) fn trivial(language: Language) -> (&'static str, &'static [&'static s
     }
 }
 
+/// Where a bundle has its root file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    Directory,
+    Image,
+}
+
 /// One program to run bare.
 pub(crate) struct Bare {
     dir: PathBuf,
@@ -32,11 +42,17 @@ impl Bare {
         sandbox: &Sandbox,
         config: &SandboxConfig,
         language: Language,
+        root: Root,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let mut take = Take { jobs: config.home.join("jobs"), config: None };
         let (code, arguments) = trivial(language);
         sandbox.run(&Job::new(language, code), &Cancel::new()?, &mut take)?;
         let mut bundle = take.config.ok_or("no bundle was seen")?;
+        if root == Root::Directory
+            && let Some(bundle) = bundle.as_object_mut()
+        {
+            bundle.remove("annotations");
+        }
         let process = bundle.get_mut("process").ok_or("no process")?;
         let interpreter = process.pointer("/args/3").cloned().ok_or("no interpreter")?;
         let arguments = arguments.iter().map(|&argument| Value::from(argument));
@@ -47,7 +63,7 @@ impl Bare {
         if let Some(environment) = process["env"].as_array_mut() {
             environment.retain(|entry| !entry.as_str().is_some_and(|entry| entry.starts_with("BASH_ENV")));
         }
-        let dir = dir.join(language.name());
+        let dir = dir.join(format!("{language}-{root:?}"));
         fs::create_dir_all(dir.join("bundle"))?;
         fs::write(dir.join("bundle/config.json"), serde_json::to_vec(&bundle)?)?;
         Ok(Self { dir, number: AtomicU64::new(0) })

@@ -4,7 +4,7 @@
 //! Kinds of run take turns, so that each meets the same machine. A bar that is missed is printed as missed, and the
 //! program fails when a hostile job was told wrongly or left something.
 //!
-//! `cargo bench -p mesh-sandbox`
+//! `cargo bench -p mesh-sandbox --bench sandbox`, with `-- latency`, `idle`, `rate` or `hostile` for a part of it.
 
 #![expect(clippy::print_stdout, reason = "measurements are printed")]
 
@@ -18,14 +18,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use bare::{Bare, trivial};
+use bare::{Bare, Root, trivial};
 use leftovers::Leftovers;
+use mesh_sandbox::limits::ARMED_MIB;
 use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, Sandbox, SandboxConfig};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Turns of each kind of run.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 20;
 /// How long waiting sandboxes are watched.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -47,10 +48,24 @@ fn measure() -> Result<(), Error> {
     let root = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("load average before: {}", load.trim());
-    latency(root.path())?;
-    idle(root.path())?;
-    rate::measure(root.path())?;
-    hostile_jobs(root.path())
+    let asked: Vec<String> = std::env::args().collect();
+    let wanted = |part: &str| {
+        let parts = ["latency", "idle", "rate", "hostile"];
+        asked.iter().any(|asked| asked == part) || !asked.iter().any(|asked| parts.contains(&&**asked))
+    };
+    if wanted("latency") {
+        latency(root.path())?;
+    }
+    if wanted("idle") {
+        idle(root.path())?;
+    }
+    if wanted("rate") {
+        rate::measure(root.path())?;
+    }
+    if wanted("hostile") {
+        hostile_jobs(root.path())?;
+    }
+    Ok(())
 }
 
 /// A configuration of its own, with so many sandboxes of each language kept ready.
@@ -77,6 +92,17 @@ pub(crate) fn fill(sandbox: &Sandbox, armed: usize) -> Result<(), Error> {
         pause(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// Waits until no more are added for a while.
+pub(crate) fn settle(sandbox: &Sandbox) -> usize {
+    loop {
+        let before = sandbox.armed();
+        pause(Duration::from_secs(2));
+        if sandbox.armed() == before {
+            return before;
+        }
+    }
 }
 
 /// Lets time pass: what is measured is what others do in it.
@@ -110,17 +136,23 @@ fn latency(root: &Path) -> Result<(), Error> {
     let (cold, warm) = (open(&cold_config)?, open(&warm_config)?);
     println!("one trivial job, p50 of {ROUNDS}, from the call until nothing of it is left:");
     for language in Language::ALL {
-        let bare = Bare::prepare(&root.join("bare"), &cold, &cold_config, language)
-            .map_err(|error| error.to_string())?;
-        let (mut bares, mut colds, mut warms) = (Vec::new(), Vec::new(), Vec::new());
+        let prepare = |root_of| {
+            Bare::prepare(&root.join("bare"), &cold, &cold_config, language, root_of)
+                .map_err(|error| error.to_string())
+        };
+        let (bare, from_image) = (prepare(Root::Directory)?, prepare(Root::Image)?);
+        let (mut bares, mut images, mut colds, mut warms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             fill(&warm, 2 * Language::ALL.len())?;
             bares.push(bare.run()?);
             colds.push(one(&cold, language)?);
+            images.push(from_image.run()?);
             warms.push(one(&warm, language)?);
         }
-        let (bare, cold, warm) = (p50(&mut bares), p50(&mut colds), p50(&mut warms));
-        println!("  {language}: bare runsc {bare:.1} ms, cold {cold:.1} ms, warm {warm:.1} ms");
+        let (bare, image, cold, warm) = (p50(&mut bares), p50(&mut images), p50(&mut colds), p50(&mut warms));
+        println!(
+            "  {language}: bare runsc {bare:.1} ms (from our image {image:.1} ms), cold {cold:.1} ms, warm {warm:.1} ms"
+        );
         bar("warm / bare", warm / bare, if language == Language::Node { 0.35 } else { 0.25 });
         bar("cold / bare", cold / bare, 1.15);
     }
@@ -151,7 +183,9 @@ fn idle(root: &Path) -> Result<(), Error> {
 fn hostile_jobs(root: &Path) -> Result<(), Error> {
     const JOBS: usize = 200;
     const LANES: usize = 4;
-    let config = config(root, "hostile", 2);
+    let mut config = config(root, "hostile", 2);
+    // A pool that grows would be counted as something left.
+    config.pool.memory_mb = (2 * Language::ALL.len()) as u64 * ARMED_MIB;
     let sandbox = open(&config)?;
     let lane = |first: usize| -> Result<Vec<String>, Error> {
         let mut wrong = Vec::new();

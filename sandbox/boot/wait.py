@@ -1,4 +1,4 @@
-# Says on 4 that the interpreter is up, waits on 3 for a job, gives both up, and becomes the job.
+# Says on 7 that the interpreter is up, waits on 4 for a job, gives both up, and becomes the job.
 import os, sys
 # What a job printed is seen at once, and not lost when the job is ended.
 sys.stdout.reconfigure(line_buffering=True)
@@ -9,10 +9,10 @@ def hook(kind, error, trace, show=sys.__excepthook__):
     trace = trace and trace.tb_next
     show(kind, error.with_traceback(trace), trace)
 sys.excepthook = hook
-os.write(4, b".")
+os.write(7, b".")
+os.close(7)
+os.read(4, 1)
 os.close(4)
-os.read(3, 1)
-os.close(3)
 with open(__file__, "rb") as source:
     code = source.read()
 del hook, os, source, sys

@@ -4,6 +4,8 @@
 //! equal settings always serialise to equal bytes. Nothing of a job is in it, its limits neither: the init lowers
 //! them when there is a job.
 //!
+//! The root file system is an image that gVisor reads by itself (`rootfs/image.rs`), or a directory that its gofer serves.
+//!
 //! Invariants: nothing of the host is mounted but the read-only root file system, every writable place is a
 //! memory-backed mount with a size; no new privileges; the init has three capabilities, and the job, another user,
 //! none.
@@ -38,15 +40,24 @@ pub(crate) struct Settings<'a> {
     pub(crate) bounds: &'a Bounds,
 }
 
-/// The text of `config.json`, for the root file system at this path of the host.
-pub(crate) fn config(settings: &Settings<'_>, rootfs: &Path) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Config::new(settings, rootfs))
+/// The root file system on the host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Root<'a> {
+    /// A directory, not used where there is an image.
+    pub(crate) tree: &'a Path,
+    pub(crate) image: Option<&'a Path>,
 }
 
-/// SHA-256 of the configuration with the host path replaced by its role: equal for all jobs that run under the same
+/// The text of `config.json`.
+pub(crate) fn config(settings: &Settings<'_>, root: Root<'_>) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&Config::new(settings, root))
+}
+
+/// SHA-256 of the configuration with host paths replaced by their roles: equal for all jobs that run under the same
 /// settings, on any machine.
-pub(crate) fn config_sha256(settings: &Settings<'_>) -> serde_json::Result<String> {
-    config(settings, Path::new("<rootfs>")).map(|text| hex(&Sha256::digest(text)))
+pub(crate) fn config_sha256(settings: &Settings<'_>, root: Root<'_>) -> serde_json::Result<String> {
+    let roles = Root { tree: Path::new("<rootfs>"), image: root.image.map(|_| Path::new("<image>")) };
+    config(settings, roles).map(|text| hex(&Sha256::digest(text)))
 }
 
 #[derive(Serialize)]
@@ -54,14 +65,25 @@ pub(crate) fn config_sha256(settings: &Settings<'_>) -> serde_json::Result<Strin
 struct Config<'a> {
     oci_version: &'static str,
     hostname: &'static str,
-    root: Root<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Annotations<'a>>,
+    root: RootDir<'a>,
     process: Process,
     mounts: [Mount; 4],
     linux: Linux,
 }
 
+/// gVisor's own; `runsc/boot/mount_hints.go` there. Without an overlay, which would be writable, an image needs no gofer.
 #[derive(Serialize)]
-struct Root<'a> {
+struct Annotations<'a> {
+    #[serde(rename = "dev.gvisor.spec.rootfs.type")]
+    kind: &'static str,
+    #[serde(rename = "dev.gvisor.spec.rootfs.source")]
+    source: &'a Path,
+}
+
+#[derive(Serialize)]
+struct RootDir<'a> {
     path: &'a Path,
     readonly: bool,
 }
@@ -125,12 +147,13 @@ struct Namespace {
 }
 
 impl<'a> Config<'a> {
-    fn new(settings: &Settings<'_>, rootfs: &'a Path) -> Self {
+    fn new(settings: &Settings<'_>, root: Root<'a>) -> Self {
         let init = [INIT, CONTROL, settings.language.code_path()].map(str::to_owned);
         Self {
             oci_version: "1.2.0",
             hostname: "sandbox",
-            root: Root { path: rootfs, readonly: true },
+            annotations: root.image.map(|source| Annotations { kind: "erofs", source }),
+            root: RootDir { path: root.tree, readonly: true },
             process: Process {
                 terminal: false,
                 user: User { uid: 0, gid: 0 },
@@ -189,24 +212,33 @@ mod tests {
     use crate::limits::Bound;
 
     #[test]
-    fn the_digest_ignores_host_paths_and_follows_the_language_and_the_bounds() {
+    fn the_digest_ignores_host_paths_and_follows_the_language_the_bounds_and_how_files_are_served() {
         let bounds = Bounds::default();
         let base = Settings { language: Language::Python, interpreter: "/usr/bin/python3", bounds: &bounds };
-        let digest = config_sha256(&base).unwrap();
-        assert_eq!(digest, config_sha256(&base).unwrap());
+        let here = Root { tree: Path::new("/r/tree"), image: Some(Path::new("/r/image")) };
+        let there = Root { tree: Path::new("/x"), image: Some(Path::new("/y")) };
+        let digest = config_sha256(&base, here).unwrap();
+        assert_eq!(digest, config_sha256(&base, there).unwrap());
         let more = Bounds { max_pids: Bound { max: 9999, ..bounds.max_pids }, ..bounds };
-        assert_ne!(digest, config_sha256(&Settings { bounds: &more, ..base }).unwrap());
-        assert_ne!(digest, config_sha256(&Settings { language: Language::Node, ..base }).unwrap());
+        assert_ne!(digest, config_sha256(&Settings { bounds: &more, ..base }, here).unwrap());
+        assert_ne!(digest, config_sha256(&Settings { language: Language::Node, ..base }, here).unwrap());
+        assert_ne!(digest, config_sha256(&base, Root { image: None, ..here }).unwrap());
     }
 
     #[test]
     fn the_init_has_three_capabilities_to_itself_and_nothing_of_the_host_is_mounted() {
         let bounds = Bounds::default();
         let settings = Settings { language: Language::Bash, interpreter: "/usr/bin/bash", bounds: &bounds };
-        let text = config(&settings, Path::new("/r")).unwrap();
+        let root = Root { tree: Path::new("/r"), image: Some(Path::new("/i")) };
+        let text = config(&settings, root).unwrap();
         let config: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(config["process"]["noNewPrivileges"], true);
         assert_eq!(config["root"]["readonly"], true);
+        let annotations = serde_json::json!({
+            "dev.gvisor.spec.rootfs.type": "erofs",
+            "dev.gvisor.spec.rootfs.source": "/i",
+        });
+        assert_eq!(config["annotations"], annotations, "an overlay could be written to");
         for set in ["bounding", "effective", "permitted"] {
             assert_eq!(
                 config["process"]["capabilities"][set],

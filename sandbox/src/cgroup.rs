@@ -214,7 +214,7 @@ mod tests {
         let mut command = Command::new("cat");
         command.arg("/proc/self/cgroup").stdout(writer);
         let joins = group.joins().unwrap();
-        let trees = joins.len();
+        let trees = joins.tasks.len() + usize::from(joins.unified.is_some());
         let spawner = Spawner::start().unwrap();
         let _child = spawner.spawn(Birth { command, joins, keeps: Vec::new() }).unwrap();
         let mut said = String::new();

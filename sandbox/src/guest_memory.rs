@@ -34,8 +34,8 @@ impl GuestMemory {
     /// Finds the memory of a sandbox. `None` when the kernel does not let us.
     pub(crate) fn of(platform: &Platform, guest: &Guest) -> Option<Self> {
         match platform {
-            Platform::Gvisor(_) => memory_file(guest.dir.path()).map(Self::File),
-            Platform::SharedKernel(..) => guest.child.pid().ok().map(Self::Tree),
+            Platform::Gvisor(..) => memory_file(guest.dir.path()).map(Self::File),
+            Platform::SharedKernel(..) => Some(Self::Tree(guest.child.pid())),
         }
     }
 

@@ -1,7 +1,8 @@
 //! How `runsc` is called, and the bundle it is given.
 //!
-//! The invocation gives gVisor as little as it can work with: no network, no file access but through its
-//! gofer process, no sockets of the host, no control groups of its own, and the job's filter.
+//! The invocation gives gVisor as little as it can work with: no network, no file of the host but one image that is open
+//! for reading (or, without one, what its gofer process serves), no sockets of the host, no control groups of its own,
+//! and the job's filter.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::bundle::{self, Settings};
+use crate::bundle::{self, Root, Settings};
 use crate::home::JobDir;
 use crate::platform::Invocation;
 
@@ -32,7 +33,7 @@ const RUNTIME_FLAGS: &[&str] = &[
 pub(crate) fn invocation(
     runsc: &Path,
     dir: &JobDir,
-    rootfs: &Path,
+    root: Root<'_>,
     settings: &Settings<'_>,
     control: &OwnedFd,
 ) -> io::Result<Invocation> {
@@ -40,9 +41,9 @@ pub(crate) fn invocation(
     for path in [&bundle, &dir.path().join("state")] {
         DirBuilder::new().mode(0o755).create(path)?;
     }
-    fs::write(bundle.join("config.json"), bundle::config(settings, rootfs)?)?;
+    fs::write(bundle.join("config.json"), bundle::config(settings, root)?)?;
     let command = command(runsc, dir.path(), dir.id(), control);
-    Ok(Invocation { command, keeps: Vec::new(), config_sha256: bundle::config_sha256(settings)? })
+    Ok(Invocation { command, keeps: Vec::new(), config_sha256: bundle::config_sha256(settings, root)? })
 }
 
 fn command(runsc: &Path, dir: &Path, id: &str, control: &OwnedFd) -> Command {

@@ -80,12 +80,12 @@ impl Launcher {
             }
             fcntl_setfl(&control_inside, OFlags::empty())?;
             let Invocation { mut command, mut keeps, config_sha256 } =
-                self.platform.invocation(&dir, &tree.path, &settings, &control_inside)?;
+                self.platform.invocation(&dir, tree, &settings, &control_inside)?;
             keeps.push(control_inside);
             command.stdin(stdin_inside).stdout(stdout_inside).stderr(stderr_inside);
             let joins = group.joins()?;
             let child = self.spawner.spawn(Birth { command, joins, keeps })?;
-            let exited = pidfd_open(child.pid()?, PidfdFlags::empty())?;
+            let exited = pidfd_open(child.pid(), PidfdFlags::empty())?;
             Ok((child, exited, control, stdin, stdout, stderr, group, config_sha256))
         };
         let (child, exited, control, stdin, stdout, stderr, group, config_sha256) =

@@ -4,15 +4,15 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::process::Command;
 
-use crate::bundle::Settings;
+use crate::bundle::{Root, Settings};
 use crate::cgroup::Ceilings;
 use crate::gvisor;
 use crate::home::JobDir;
 use crate::isolation::IsolationClass;
 use crate::limits::OVERHEAD_MIB;
+use crate::rootfs::Rootfs;
 use crate::runtime::Runtime;
 use crate::shared_kernel::Filters;
 
@@ -22,9 +22,18 @@ const MIB: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) enum Platform {
     /// A kernel in user space.
-    Gvisor(Runtime),
+    Gvisor(Runtime, Files),
     /// Namespaces made by bubblewrap, and filters on the host's kernel.
     SharedKernel(Runtime, Filters),
+}
+
+/// How gVisor reads the root file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// By itself, from an image.
+    Image,
+    /// Through its gofer, from a directory: a third more work for each start.
+    Gofer,
 }
 
 /// How to start a sandbox.
@@ -41,14 +50,14 @@ impl Platform {
     /// The program that makes sandboxes.
     pub(crate) fn runtime(&self) -> &Runtime {
         match self {
-            Self::Gvisor(runtime) | Self::SharedKernel(runtime, _) => runtime,
+            Self::Gvisor(runtime, _) | Self::SharedKernel(runtime, _) => runtime,
         }
     }
 
     /// The class of a sandbox that proved itself.
     pub(crate) fn class(&self) -> IsolationClass {
         match self {
-            Self::Gvisor(_) => IsolationClass::GvisorApplicationKernel,
+            Self::Gvisor(..) => IsolationClass::GvisorApplicationKernel,
             Self::SharedKernel(..) => IsolationClass::LinuxSharedKernel,
         }
     }
@@ -56,7 +65,7 @@ impl Platform {
     /// What the filter on the job's system calls is called.
     pub(crate) fn seccomp(&self) -> &'static str {
         match self {
-            Self::Gvisor(_) => "oci-deny-list",
+            Self::Gvisor(..) => "oci-deny-list",
             Self::SharedKernel(..) => "bpf-deny-list",
         }
     }
@@ -65,14 +74,18 @@ impl Platform {
     pub(crate) fn invocation(
         &self,
         dir: &JobDir,
-        rootfs: &Path,
+        rootfs: &Rootfs,
         settings: &Settings<'_>,
         control: &OwnedFd,
     ) -> io::Result<Invocation> {
         match self {
-            Self::Gvisor(runtime) => gvisor::invocation(&runtime.path, dir, rootfs, settings, control),
+            Self::Gvisor(runtime, files) => {
+                let image = (*files == Files::Image).then_some(&*rootfs.image);
+                let root = Root { tree: &rootfs.path, image };
+                gvisor::invocation(&runtime.path, dir, root, settings, control)
+            }
             Self::SharedKernel(runtime, filters) => {
-                filters.invocation(&runtime.path, rootfs, settings, control)
+                filters.invocation(&runtime.path, &rootfs.path, settings, control)
             }
         }
     }
@@ -81,18 +94,17 @@ impl Platform {
     /// threads for one of the guest's at worst; in a shared kernel the job's threads are the host's.
     pub(crate) fn ceilings(&self, mem_mb: u64, max_pids: u64) -> Ceilings {
         let host_threads = match self {
-            Self::Gvisor(_) => 3 * max_pids + 256,
+            Self::Gvisor(..) => 3 * max_pids + 256,
             // The two processes of bubblewrap and the init.
             Self::SharedKernel(..) => max_pids + 3,
         };
         Ceilings { memory_bytes: (mem_mb + OVERHEAD_MIB) * MIB, host_threads }
     }
 
-    /// The limit that lets a job have this many processes. gVisor counts a process with the user that it was born as,
-    /// which for the job's first is the init's; the host counts the init with an ordinary user's.
+    /// The limit that lets a job have this many processes. The host counts the init with an ordinary user's.
     pub(crate) fn process_limit(&self, max_pids: u64) -> u64 {
         match self {
-            Self::Gvisor(_) => max_pids.saturating_sub(1),
+            Self::Gvisor(..) => max_pids,
             Self::SharedKernel(..) if rustix::process::geteuid().is_root() => max_pids,
             Self::SharedKernel(..) => max_pids + 1,
         }

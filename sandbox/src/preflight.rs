@@ -20,7 +20,7 @@ use crate::job::Job;
 use crate::language::Language;
 use crate::launch::{Kind, Launcher};
 use crate::limits::{Bounds, LimitEnforcement, RequestedLimits};
-use crate::platform::Platform;
+use crate::platform::{Files, Platform};
 use crate::pool::Pool;
 use crate::report::{JobObserver, JobReport, Stream};
 use crate::rootfs::Rootfs;
@@ -130,7 +130,7 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
     let gvisor = note(probes, "runtime", Runtime::find(config.runsc.as_deref()), |found| {
         format!("{} at {}", found.version, found.path.display())
     });
-    let first = gvisor.and_then(|runtime| prove(config, Platform::Gvisor(runtime), probes));
+    let first = gvisor.and_then(|runtime| prove_gvisor(config, runtime, probes));
     let Err(error) = first else { return first };
     if config.shared_kernel
         && let Ok(platform) = note(probes, "shared-kernel", shared_kernel(), |platform| {
@@ -141,6 +141,23 @@ fn open(config: &SandboxConfig, probes: &mut Vec<Probe>) -> Result<Sandbox, Sand
         return Ok(sandbox);
     }
     Err(error)
+}
+
+/// Proves gVisor reading an image; where that cannot be proven, with a gofer.
+fn prove_gvisor(
+    config: &SandboxConfig,
+    runtime: Runtime,
+    probes: &mut Vec<Probe>,
+) -> Result<Sandbox, SandboxError> {
+    let mut tried = Vec::new();
+    let sandbox = prove(config, Platform::Gvisor(runtime.clone(), Files::Image), &mut tried);
+    let Err(SandboxError::Unproven { .. }) = sandbox else {
+        probes.append(&mut tried);
+        return sandbox;
+    };
+    let finding = "this runsc does not start from an image; with its gofer a start takes longer".to_owned();
+    probes.push(Probe { name: "image", ok: true, finding, hint: None });
+    prove(config, Platform::Gvisor(runtime, Files::Gofer), probes)
 }
 
 fn shared_kernel() -> Result<Platform, SandboxError> {

@@ -255,8 +255,7 @@ impl<'a> Flight<'a> {
 
     /// Looks at every limit; notes the first that is exceeded.
     fn must_end(&mut self, now: Instant) -> bool {
-        let usage = self.guest.group.usage();
-        self.observed.oom_kills = usage.oom_kills.unwrap_or(0);
+        self.observed.oom_kills = self.guest.group.oom_kills().unwrap_or(0);
         if self.observed.oom_kills > 0 {
             return true;
         }
@@ -272,7 +271,7 @@ impl<'a> Flight<'a> {
         let spent = Spent {
             memory: self.guest_memory.as_ref().and_then(GuestMemory::bytes),
             wall: now.duration_since(assigned_at),
-            cpu_usec: cpu_since(usage, at_assignment),
+            cpu_usec: cpu_since(self.guest.group.cpu_usec(), at_assignment.cpu_usec),
             output: seen(&self.stdout).max(seen(&self.stderr)),
         };
         self.observed.breach = spent.breach(&self.limits);
@@ -284,9 +283,8 @@ impl<'a> Flight<'a> {
     fn end(&mut self, observer: &mut dyn JobObserver) -> (Instant, Usage) {
         let ended_at = self.exited.unwrap_or_else(Instant::now);
         self.guest.group.end();
-        if let Ok(pid) = self.guest.child.pid()
-            && matches!(self.guest.child.try_wait(), Ok(None))
-        {
+        let pid = self.guest.child.pid();
+        if matches!(self.guest.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -332,7 +330,9 @@ impl<'a> Flight<'a> {
             resource_usage: ResourceUsage {
                 boot_time_ms: millis(assigned_at.unwrap_or(ended_at).duration_since(self.asked)),
                 wall_time_ms: assigned_at.map_or(0, |at| millis(ended_at.duration_since(at))),
-                cpu_time_usec: self.assigned.and_then(|(_, before)| cpu_since(last, before)),
+                cpu_time_usec: self
+                    .assigned
+                    .and_then(|(_, before)| cpu_since(last.cpu_usec, before.cpu_usec)),
                 memory_peak_bytes: last.memory_peak,
             },
             artifacts,
@@ -355,8 +355,8 @@ impl<'a> Flight<'a> {
     }
 }
 
-fn cpu_since(now: Usage, then: Usage) -> Option<u64> {
-    Some(now.cpu_usec?.saturating_sub(then.cpu_usec?))
+fn cpu_since(now: Option<u64>, then: Option<u64>) -> Option<u64> {
+    Some(now?.saturating_sub(then?))
 }
 
 fn millis(duration: Duration) -> u64 {

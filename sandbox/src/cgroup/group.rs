@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::CgroupKind;
 use super::layout::Layout;
 use crate::limits::{FREEZE_DEADLINE, KILL_DEADLINE};
+use crate::spawn::Joins;
 use crate::wait::pause;
 
 /// What a job has used so far. `None` where no controller accounts for it.
@@ -125,15 +126,36 @@ impl Group {
         }
     }
 
-    /// Descriptors that move whoever writes `0` to them into this group.
-    pub(crate) fn joins(&self) -> io::Result<Vec<OwnedFd>> {
-        let open = |dir: PathBuf| OpenOptions::new().write(true).open(dir.join("cgroup.procs"));
-        self.layout
-            .dirs()
-            .into_iter()
-            .map(open)
-            .map(|file: io::Result<File>| file.map(OwnedFd::from))
-            .collect()
+    /// What a child needs to be born into this group.
+    pub(crate) fn joins(&self) -> io::Result<Joins> {
+        let tasks = |dir: PathBuf| OpenOptions::new().write(true).open(dir.join("tasks")).map(OwnedFd::from);
+        Ok(Joins {
+            tasks: self.layout.controllers().into_iter().map(tasks).collect::<io::Result<_>>()?,
+            unified: self.layout.unified.as_ref().map(File::open).transpose()?.map(OwnedFd::from),
+        })
+    }
+
+    /// Processes the kernel killed for memory; `None` where nobody counts them. Cheaper than [`Group::usage`].
+    pub(crate) fn oom_kills(&self) -> Option<u64> {
+        let (dir, file) = match (&self.layout.memory, &self.layout.unified) {
+            (Some(dir), _) => (dir, "memory.oom_control"),
+            (None, Some(dir)) if self.kind == CgroupKind::V2 => (dir, "memory.events"),
+            _ => return None,
+        };
+        keyed(&fs::read_to_string(dir.join(file)).ok()?, "oom_kill")
+    }
+
+    /// Processor time so far, in microseconds. Cheaper than [`Group::usage`].
+    pub(crate) fn cpu_usec(&self) -> Option<u64> {
+        match (&self.layout.cpuacct, &self.layout.unified) {
+            (Some(dir), _) => {
+                number(&fs::read_to_string(dir.join("cpuacct.usage")).ok()?).map(|nanos| nanos / 1000)
+            }
+            (None, Some(dir)) if self.kind == CgroupKind::V2 => {
+                keyed(&fs::read_to_string(dir.join("cpu.stat")).ok()?, "usage_usec")
+            }
+            _ => None,
+        }
     }
 
     /// What has been used until now.
@@ -144,15 +166,11 @@ impl Group {
         };
         let in_unified = |file: &str| unified.and_then(|dir| fs::read_to_string(dir.join(file)).ok());
         Usage {
-            cpu_usec: in_dir(&self.layout.cpuacct, "cpuacct.usage")
-                .and_then(|text| number(&text).map(|nanoseconds| nanoseconds / 1000))
-                .or_else(|| keyed(&in_unified("cpu.stat")?, "usage_usec")),
+            cpu_usec: self.cpu_usec(),
             memory_peak: in_dir(&self.layout.memory, "memory.max_usage_in_bytes")
                 .and_then(|text| number(&text))
                 .or_else(|| number(&in_unified("memory.peak")?)),
-            oom_kills: in_dir(&self.layout.memory, "memory.oom_control")
-                .and_then(|text| keyed(&text, "oom_kill"))
-                .or_else(|| keyed(&in_unified("memory.events")?, "oom_kill")),
+            oom_kills: self.oom_kills(),
             pids_ceiling_hits: in_dir(&self.layout.pids, "pids.events")
                 .or_else(|| in_unified("pids.events"))
                 .and_then(|text| keyed(&text, "max")),

@@ -58,12 +58,15 @@ impl Layout {
         }
     }
 
+    /// The directories in every tree.
     pub(super) fn dirs(&self) -> Vec<PathBuf> {
-        let mut dirs: Vec<PathBuf> = [&self.memory, &self.cpuacct, &self.pids, &self.freezer, &self.unified]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect();
+        self.controllers().into_iter().chain(self.unified.clone()).collect()
+    }
+
+    /// The directories in the trees of single controllers.
+    pub(super) fn controllers(&self) -> Vec<PathBuf> {
+        let slots = [&self.memory, &self.cpuacct, &self.pids, &self.freezer];
+        let mut dirs: Vec<PathBuf> = slots.into_iter().flatten().cloned().collect();
         // Controllers mounted together (cpu,cpuacct) share a directory.
         dirs.dedup();
         dirs

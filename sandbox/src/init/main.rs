@@ -10,7 +10,7 @@
 //! ```text
 //! /boot/init CONTROL CODE PROGRAM ARGUMENT…
 //!
-//! start PROGRAM, which says on 4 that it is up and waits on 3 ──> ready
+//! start PROGRAM, which says on 7 that it is up and waits on 4 ──> ready
 //! assignment ──> write CODE and inputs, lower the limits of PROGRAM, let it go on
 //! PROGRAM ends ──> end all others, become the job's user, read the outputs ──> exited, outputs, done
 //! ```
@@ -55,7 +55,8 @@ fn serve(control: &mut File, mut arguments: impl Iterator<Item = String>) -> io:
     let (input, output) = (Path::new(WORK).join("input"), Path::new(WORK).join("output"));
     make_dir(&input, 0o755)?;
     make_dir(&output, 0o777)?;
-    let mut interpreter = system::start(&program, arguments, WORK)?;
+    std::env::set_current_dir(WORK)?;
+    let mut interpreter = system::start(&program, arguments)?;
     interpreter.wait_until_up()?;
     control.write_all(&Answer::Ready.to_frame())?;
 

@@ -6,14 +6,14 @@ use std::ffi::{c_int, c_uint};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 /// Where the control socket is.
 const CONTROL: c_int = 3;
-/// Where the interpreter waits for its job, and where it says that it does.
-const GO: c_int = 3;
-const UP: c_int = 4;
+/// Where the interpreter waits for its job, and where it says that it does: the first ends of the two pipes that can be
+/// had once only the control socket is open.
+const GO: c_int = 4;
+const UP: c_int = 7;
 /// The job's user and group.
 const JOB: c_uint = 65_534;
 /// No change; setresuid(2).
@@ -72,30 +72,32 @@ pub(super) struct Interpreter {
     up: PipeReader,
 }
 
-/// Starts the interpreter as the job's user. The control socket keeps descriptor 3 taken here, so that the pipes have
-/// others and both can be moved to their places in the child.
-pub(super) fn start(
-    program: &str,
-    arguments: impl Iterator<Item = String>,
-    directory: &str,
-) -> io::Result<Interpreter> {
+/// Starts the interpreter as the job's user, in this process's directory.
+///
+/// A child that changes anything about itself before it becomes another program has to be a copy of this process, which
+/// takes gVisor 6 ms. So what is to change changes here, the child shares this process's memory until it is the
+/// interpreter (posix_spawn(3)), and then it changes back. The interpreter has no way back: the user that is kept here to
+/// return to is not kept over execve(2), and no capability is inheritable.
+pub(super) fn start(program: &str, arguments: impl Iterator<Item = String>) -> io::Result<Interpreter> {
     let (go_inside, go) = io::pipe()?;
     let (up, up_inside) = io::pipe()?;
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(directory);
-    if is_apart() {
-        command.uid(JOB).gid(JOB);
+    for (end, place) in [(go_inside.as_raw_fd(), GO), (up_inside.as_raw_fd(), UP)] {
+        if end != place {
+            return Err(io::Error::other("descriptors are not where they should be"));
+        }
+        // SAFETY: no memory is involved; a wrong descriptor is an error.
+        check(unsafe { fcntl(end, F_SETFD, 0) })?;
     }
-    let (go_fd, up_fd) = (go_inside.as_raw_fd(), up_inside.as_raw_fd());
-    let place = move || {
-        // SAFETY: dup2 is async-signal-safe and involves no memory.
-        check(unsafe { dup2(go_fd, GO) })?;
-        // SAFETY: as above.
-        check(unsafe { dup2(up_fd, UP) }).map(drop)
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let child = if is_apart() {
+        users(JOB, JOB)?;
+        let child = command.spawn();
+        users(0, 0)?;
+        child?
+    } else {
+        command.spawn()?
     };
-    // SAFETY: `place` runs between fork and exec of a process with one thread and makes two system calls.
-    unsafe { command.pre_exec(place) };
-    let child = command.spawn()?;
     Ok(Interpreter { child, go, up })
 }
 
@@ -146,13 +148,21 @@ fn is_apart() -> bool {
 }
 
 fn real_user(id: c_uint) -> io::Result<()> {
-    if !is_apart() {
-        return Ok(());
-    }
-    // SAFETY: no memory is involved.
-    check(unsafe { setresgid(id, SAME, SAME) })?;
-    // SAFETY: no memory is involved.
-    check(unsafe { setresuid(id, SAME, SAME) }).map(drop)
+    if is_apart() { users(id, SAME) } else { Ok(()) }
+}
+
+/// Changes user and group; those that are saved stay, and with them the way back and the capabilities.
+fn users(real: c_uint, effective: c_uint) -> io::Result<()> {
+    let group = || {
+        // SAFETY: no memory is involved.
+        check(unsafe { setresgid(real, effective, SAME) })
+    };
+    let user = || {
+        // SAFETY: no memory is involved.
+        check(unsafe { setresuid(real, effective, SAME) })
+    };
+    // Whoever is no user 0 may not change groups.
+    if effective == JOB { group().and_then(|_| user()) } else { user().and_then(|_| group()) }.map(drop)
 }
 
 /// Kills every process but this one, until there is none.

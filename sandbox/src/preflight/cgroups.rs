@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Probe;
 use crate::cgroup::{Ceilings, CgroupKind, Cgroups, Usage};
-use crate::spawn::{Birth, Offspring, Spawner};
+use crate::spawn::{Birth, Joins, Offspring, Spawner};
 use crate::wait::pause;
 
 /// The ceiling the memory probe runs under, and what it asks for, in bytes: far enough apart.
@@ -146,7 +146,7 @@ fn end_sleeper(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Duration> {
     Ok(started.elapsed())
 }
 
-fn spawn(spawner: &Spawner, mut command: Command, joins: Vec<std::os::fd::OwnedFd>) -> io::Result<Offspring> {
+fn spawn(spawner: &Spawner, mut command: Command, joins: Joins) -> io::Result<Offspring> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     spawner.spawn(Birth { command, joins, keeps: Vec::new() })
 }

@@ -24,7 +24,7 @@ pub(super) const ENTRIES_MAX: usize = 500_000;
 /// Where packs keep their interpreters, best first.
 const PROGRAM_DIRS: &[&str] = &["usr/local/bin", "usr/bin", "bin"];
 /// Raise when the way a tree is made from a pack changes.
-const PACK_VERSION: u32 = 1;
+const PACK_VERSION: u32 = 2;
 
 /// A root file system that the operator supplies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::hex;
 use crate::language::Language;
 
 /// Raise when the way a tree is built changes, so that old trees are not taken for new ones.
-const RECIPE_VERSION: u32 = 3;
+const RECIPE_VERSION: u32 = 4;
 
 /// Where system packages put programs, best first.
 const PROGRAM_DIRS: &[&str] = &["/usr/bin", "/bin", "/usr/local/bin"];

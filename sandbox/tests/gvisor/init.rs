@@ -1,5 +1,5 @@
 //! The first process of a sandbox: a hostile job beside it, in the full combination that every job runs in (user 0
-//! with three capabilities, the system call filter, a gofer process instead of direct files, a passed control socket).
+//! with three capabilities, the system call filter, an image instead of files of the host, a passed control socket).
 
 use mesh_sandbox::{Job, Language, Outcome};
 

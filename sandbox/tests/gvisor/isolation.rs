@@ -164,6 +164,51 @@ fn gvisor_itself_holds_no_privilege_on_the_host_while_a_job_runs() {
 }
 
 #[test]
+fn no_process_with_access_to_files_stands_behind_a_job() {
+    let Some(fixture) = open() else { return };
+    let jobs = fixture.config.home.join("jobs");
+    let (tell, told) = channel();
+    let mut log = Log::on_ready(move || {
+        let names = processes_naming(&jobs).into_iter().map(|pid| {
+            let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
+            let files =
+                open.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|to| to.starts_with("/"));
+            (arguments.split('\0').next().unwrap_or_default().to_owned(), files.collect::<Vec<_>>())
+        });
+        tell.send(names.collect::<Vec<_>>()).unwrap();
+    });
+    fixture.sandbox.run(&Job::new(Language::Bash, "sleep 0.3"), &Cancel::new().unwrap(), &mut log).unwrap();
+    let processes = told.recv().unwrap();
+    assert!(processes.iter().all(|(name, _)| !name.contains("gofer")), "{processes:?}");
+    let (_, files) = processes.iter().find(|(name, _)| name.contains("sandbox")).unwrap();
+    let in_memory = |path: &&std::path::PathBuf| {
+        path.starts_with("/dev") || path.to_string_lossy().starts_with("/memfd:")
+    };
+    let mut on_disk: Vec<_> =
+        files.iter().filter(|path| !in_memory(path)).filter_map(|path| path.file_name()).collect();
+    on_disk.sort();
+    assert_eq!(on_disk, ["image", "runsc.log"], "{files:?}");
+}
+
+#[test]
+fn a_runtime_that_cannot_read_an_image_gets_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let runsc = dir.path().join("runsc");
+    script(
+        &runsc,
+        "#!/bin/sh\nfor last; do if [ -e \"$last/config.json\" ] && grep -q erofs \"$last/config.json\"; then exit 1; fi; done\n\
+         exec runsc \"$@\"\n",
+    );
+    let Some(fixture) = open_with(|config| config.runsc = Some(runsc)) else { return };
+    let (report, log) = fixture.bash("echo ran; (echo x > /usr/x) 2> /dev/null || echo safe");
+    assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "ran\nsafe\n"));
+    let jobs =
+        Sandbox::preflight(&config(dir.path())).sandbox.map(|sandbox| sandbox.capabilities().isolation_class);
+    assert_eq!(report.posture.unwrap().isolation_class, jobs.unwrap());
+}
+
+#[test]
 fn no_runtime_is_an_ordinary_answer_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path());

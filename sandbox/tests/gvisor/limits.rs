@@ -1,10 +1,16 @@
 //! Jobs that take more than they may have.
 
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Instant;
 
-use mesh_sandbox::{CgroupKind, JobReport, KilledBy, Language, Outcome, RequestedLimits, Stream};
+use mesh_sandbox::{
+    Cancel, CgroupKind, Job, JobObserver, JobReport, KilledBy, Language, Outcome, RequestedLimits, Stream,
+};
 
-use crate::fixture::{Fixture, open};
+use crate::fixture::{Fixture, cgroups_naming, open, processes_naming};
 
 const fn wall(seconds: u64) -> RequestedLimits {
     RequestedLimits {
@@ -116,6 +122,63 @@ fn a_fork_bomb_stays_within_its_processes_and_ends() {
 }
 
 #[test]
+fn a_host_has_recovered_from_a_fork_bomb_when_its_report_is_there() {
+    let Some(fixture) = open() else { return };
+    let limits = RequestedLimits { max_pids: Some(64), ..wall(2) };
+    let bomb = Job { limits, ..Job::new(Language::Bash, "f() { f | f & }; f; wait; sleep 30") };
+    let reports: Vec<_> = std::thread::scope(|scope| {
+        let bombs: Vec<_> = (0..3).map(|_| scope.spawn(|| fixture.run_job(&bomb).0)).collect();
+        bombs.into_iter().map(|bomb| bomb.join().unwrap()).collect()
+    });
+    assert!(reports.iter().all(|report| report.outcome != Outcome::Succeeded), "{reports:?}");
+    assert!(processes_naming(&fixture.config.home).is_empty(), "something of it still runs");
+    for group in cgroups_naming(&fixture.config.instance) {
+        let inside = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        assert_eq!(inside, "", "{} is not empty", group.display());
+    }
+    let (report, log) = fixture.bash("echo as ever");
+    assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "as ever\n"));
+}
+
+#[test]
+fn a_bomb_of_files_leaves_the_hosts_disk_as_it_was() {
+    let Some(fixture) = open() else { return };
+    let on_disk = |dir: &Path| {
+        let mut pending = vec![dir.to_owned()];
+        let (mut files, mut blocks) = (0, 0);
+        while let Some(path) = pending.pop() {
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            (files, blocks) = (files + 1, blocks + metadata.blocks());
+            let inside = fs::read_dir(&path).into_iter().flatten().filter_map(Result::ok);
+            pending.extend(inside.map(|entry| entry.path()).filter(|_| metadata.is_dir()));
+        }
+        (files, blocks)
+    };
+    let home = fixture.config.home.clone();
+    let before = on_disk(&home);
+    // Looked at when the bomb has gone off and the sandbox is still there.
+    let most = Cell::new((0, 0));
+    struct Look<'a>(&'a dyn Fn());
+    impl JobObserver for Look<'_> {
+        fn output(&mut self, _: Stream, _: &[u8]) {
+            (self.0)();
+        }
+    }
+    let look = || most.set(on_disk(&home));
+    let code = "head -c 100M /dev/zero > /tmp/fill; i=0; while [ $i -lt 5000 ] && : > /work/$i; do i=$((i + 1)); done; \
+                echo $i; sleep 0.2";
+    let limits = RequestedLimits { max_file_mb: Some(256), ..wall(30) };
+    let job = Job { limits, ..Job::new(Language::Bash, code) };
+    let report = fixture.sandbox.run(&job, &Cancel::new().unwrap(), &mut Look(&look)).unwrap();
+    assert_eq!(report.outcome, Outcome::Succeeded, "{report:?}");
+    let (files, blocks) = most.get();
+    assert!(files > 0 && files < before.0 + 50, "{files} files on the host");
+    // Blocks of 512 bytes: a bundle, gVisor's state and its log.
+    assert!(blocks < before.1 + 2048, "{blocks} blocks on the host");
+    assert_eq!(on_disk(&home), before);
+}
+
+#[test]
 fn threads_beyond_the_limit_are_refused() {
     let Some(fixture) = open() else { return };
     let limits = RequestedLimits { max_pids: Some(32), ..wall(10) };
@@ -135,8 +198,17 @@ fn threads_beyond_the_limit_are_refused() {
 fn endless_output_is_cut_counted_and_ended() {
     let Some(fixture) = open() else { return };
     let limits = RequestedLimits { output_bytes: Some(65_536), ..wall(20) };
-    let started = Instant::now();
+    let most_resident = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    // The first job makes what stays: buffers and threads.
+    fixture.bash("echo 1");
+    let (started, before) = (Instant::now(), most_resident());
     let (report, log) = fixture.run_limited(Language::Bash, "yes", limits);
+    let grown = most_resident() - before;
+    assert!(grown < 4096, "this process grew by {grown} KiB");
     assert_eq!((report.outcome, report.killed_by), (Outcome::Failed, Some(KilledBy::Output)));
     assert_eq!((log.stdout.len(), report.stdout.bytes_kept, report.stdout.truncated), (65_536, 65_536, true));
     assert_eq!(log.truncated, [Stream::Stdout]);

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use mesh_sandbox::limits::ARMED_MIB;
 use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, RequestedLimits};
 
 use crate::fixture::{Fixture, Log, cgroups_naming, input, open_with, processes_naming, wait_until_armed};
@@ -108,7 +109,7 @@ fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
     let code = "ulimit -u -f; ulimit -u 100 2> /dev/null && echo raised";
     let (report, log) = fixture.run_limited(Language::Bash, code, limits);
     assert!(report.resource_usage.boot_time_ms < READY_MS, "{report:?}");
-    assert!(log.out().contains(" 19\n") && log.out().contains(" 1024\n"), "{}", log.out());
+    assert!(log.out().contains(" 20\n") && log.out().contains(" 1024\n"), "{}", log.out());
     assert!(!log.out().contains("raised"), "{}", log.out());
     let bomb = "x = []\nwhile True: x.append(bytearray(1 << 20))";
     let (report, _) = fixture.run_limited(Language::Python, bomb, limits);
@@ -155,6 +156,45 @@ fn what_waited_too_long_is_replaced() {
         assert!(started.elapsed() < Duration::from_secs(30), "{:?} still wait", fixture.job_dirs());
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_burst_finds_as_many_ready_the_next_time_and_memory_bounds_them_all() {
+    let burst = |fixture: &Fixture, jobs: usize| {
+        std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| assert_eq!(fixture.bash("echo 1").1.out(), "1\n"));
+            }
+        });
+    };
+    // Room for three more than the least of all three languages.
+    let memory_mb = 6 * ARMED_MIB;
+    let Some(fixture) = open_with(|config| {
+        config.pool = PoolConfig { armed: 1, memory_mb, ..PoolConfig::default() };
+    }) else {
+        return;
+    };
+    if !fixture.sandbox.capabilities().keeps_ready {
+        eprintln!("SKIPPED: nothing can be stopped here, so nothing is kept ready");
+        return;
+    }
+    let kinds = fixture.sandbox.capabilities().languages.len();
+    wait_until_armed(&fixture.sandbox, kinds);
+    burst(&fixture, 10);
+    wait_until_armed(&fixture.sandbox, 6);
+    let boots: Vec<u64> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..6 - (kinds - 1)).map(|_| scope.spawn(|| fixture.bash("echo 1").0)).collect();
+        jobs.into_iter().map(|job| job.join().unwrap().resource_usage.boot_time_ms).collect()
+    });
+    assert!(boots.iter().all(|&boot| boot < READY_MS), "the second burst waited: {boots:?}");
+    // Other languages have not lost their least to it.
+    for language in [Language::Python, Language::Node] {
+        if fixture.sandbox.capabilities().languages.iter().any(|support| support.language == language) {
+            let (report, _) = fixture.run(language, "1");
+            assert!(report.resource_usage.boot_time_ms < READY_MS, "{language} was not ready: {report:?}");
+        }
+    }
+    assert!(fixture.sandbox.armed() <= 6);
 }
 
 #[test]

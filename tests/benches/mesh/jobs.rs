@@ -15,9 +15,10 @@ use crate::mesh::Mesh;
 use crate::report::{Report, percentile};
 
 #[path = "../../../sandbox/benches/bare.rs"]
+#[expect(dead_code, reason = "jobs of a node are compared with an ordinary bundle alone")]
 mod bare;
 
-use bare::Bare;
+use bare::{Bare, Root};
 
 /// The program.
 const CODE: &str = "print(1)";
@@ -79,7 +80,7 @@ impl Alone {
         let config =
             SandboxConfig { pool, ..SandboxConfig::new(dir, format!("bench-{}", std::process::id())) };
         let sandbox = Sandbox::preflight(&config).sandbox?;
-        let bare = Bare::prepare(&dir.join("bare"), &sandbox, &config, Language::Python)
+        let bare = Bare::prepare(&dir.join("bare"), &sandbox, &config, Language::Python, Root::Directory)
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         Ok(Self { sandbox, bare, job: Job::new(Language::Python, CODE), cancel: Cancel::new()? })
     }
