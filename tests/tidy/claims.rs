@@ -35,7 +35,8 @@ impl Ids {
     }
 }
 
-/// The documents with such a table, the numbers in it, and how many of its rows have no test, or not all they need.
+/// The documents with such a table, the numbers in it, and how many of its rows may have no test, or not all they need.
+/// Lower that with each that does not any more.
 const TABLES: &[(&str, Ids, usize)] =
     &[("docs/executor.md", Ids::Count(85), 1), ("docs/harness.md", HARNESS, 1)];
 
@@ -99,20 +100,19 @@ fn rows(document: &str) -> Vec<Row> {
     rows
 }
 
-/// The names of all tests in a source that are run by themselves.
+/// The names of all tests in a source, also of halves that another test starts: `source.rs` sees to it that there is no
+/// other test which is not run by itself.
 fn tests_in(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let (mut is_test, mut is_half) = (false, false);
+    let mut is_test = false;
     for line in source.lines().map(str::trim) {
-        let attribute = line.starts_with("#[");
-        is_test |= attribute && (line.contains("test]") || line.contains("test("));
-        is_half |= attribute && line.contains(concat!("#[ign", "ore"));
+        is_test |= line.starts_with("#[") && (line.contains("test]") || line.contains("test("));
         let declared = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
         if let Some(name) = declared.and_then(|rest| rest.split(['(', '<']).next()) {
-            if is_test && !is_half {
+            if is_test {
                 found.insert(name.to_owned());
             }
-            (is_test, is_half) = (false, false);
+            is_test = false;
         }
     }
     found
@@ -138,7 +138,7 @@ fn faults(rows: &[Row], ids: &Ids, open: usize, tests: &BTreeSet<String>) -> Vec
         }
     }
     let found = rows.iter().filter(|row| row.is_open).count();
-    if found != open {
+    if found > open {
         faults.push(format!("{found} rows are open, where {open} are agreed"));
     }
     faults

@@ -3,6 +3,7 @@
 use mesh_node::api::v1::keys::Credential;
 use mesh_node::api::v1::keys::book::{BookError, KeyBook, NewKey};
 use mesh_node::api::v1::scope::Scope;
+use mesh_node::client::ClientError;
 use mesh_node::home::{Config, Home};
 use mesh_node::node::NodeError;
 use serde::Serialize;
@@ -13,8 +14,8 @@ use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::render;
 
-/// A key that was made, as `--json` prints it.
-#[derive(Debug, Serialize)]
+/// A key that was made, as `--json` prints it. It has no `Debug`: it holds the secret.
+#[derive(Serialize)]
 struct Made<'a> {
     key: &'a str,
     key_id: &'a str,
@@ -60,7 +61,11 @@ impl Listed {
 
 /// Makes, lists or ends keys.
 pub(crate) async fn keys(invocation: &Invocation, args: KeysArgs) -> Result<Exit, Failure> {
-    let home = Home::open(&invocation.home()?)?;
+    let root = invocation.home()?;
+    if !root.exists() {
+        return Err(ClientError::NoHome { home: root }.into());
+    }
+    let home = Home::open(&root)?;
     let config = Config::read(&home.config_file()).map_err(NodeError::Config)?;
     let (credentials, pepper) = config.http.key_files(&home);
     let now_ms = invocation.wall_ms();

@@ -115,7 +115,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let owner = fs::symlink_metadata(path).or_else(|_| fs::metadata(folder))?;
-    if owner.uid() != file.metadata()?.uid() {
+    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
         fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
     }
     file.write_all(bytes)?;
