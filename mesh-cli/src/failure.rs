@@ -36,7 +36,7 @@ pub(crate) enum Failure {
         key: String,
         /// What became of the last attempt.
         #[source]
-        last: ClientError,
+        last: Box<ClientError>,
     },
     /// The home cannot be used.
     #[error(transparent)]
@@ -126,7 +126,7 @@ impl From<SubmissionError> for Failure {
     fn from(error: SubmissionError) -> Self {
         match error {
             SubmissionError::NotAccepted(error) => Self::Client(error),
-            SubmissionError::Unresolved { key, last } => Self::Unresolved { key, last },
+            SubmissionError::Unresolved { key, last } => Self::Unresolved { key, last: Box::new(last) },
         }
     }
 }

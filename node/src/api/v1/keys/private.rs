@@ -135,7 +135,7 @@ pub(super) fn hold_folder(of: &Path) -> io::Result<File> {
 }
 
 fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// A directory that others can change could hold another file tomorrow; one with the sticky bit could not.
