@@ -7,6 +7,7 @@ mod asking;
 mod demo;
 mod duration;
 mod founding;
+mod keys;
 mod looking;
 mod overview;
 mod running;
@@ -15,6 +16,7 @@ mod trusting;
 pub(crate) use asking::{AskArgs, CancelArgs, FlightsArgs, MessagesArgs, SendArgs, WhoArgs};
 pub(crate) use demo::{DemoAgentArgs, DemoArgs};
 pub(crate) use founding::{InitArgs, InviteArgs, JoinArgs, UpArgs};
+pub(crate) use keys::{KeyAddArgs, KeysArgs, KeysCommand};
 pub(crate) use looking::{
     CompletionsArgs, ExplainArgs, LogsArgs, OutboxArgs, PingArgs, SetupArgs, SetupTarget, StatusArgs,
     Subject, Topic, VerifyArgs,
@@ -135,6 +137,8 @@ pub(crate) enum Command {
     Unblock(UnblockArgs),
     /// Expel a node from the mesh, for everyone and for good.
     Revoke(RevokeArgs),
+    /// Make, list or end keys of the job API.
+    Keys(KeysArgs),
     /// Check the evidence of a job, offline.
     Verify(VerifyArgs),
     /// Find out what is wrong, and how to mend it.

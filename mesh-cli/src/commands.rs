@@ -19,6 +19,7 @@ mod init;
 mod invite;
 mod jobs;
 mod join;
+mod keys;
 mod logs;
 mod mcp_server;
 mod messages;
@@ -36,6 +37,7 @@ mod verify;
 mod who;
 mod whoami;
 
+pub(crate) use keys::Listed;
 pub(crate) use logs::tail;
 pub(crate) use verify::{judged, member, root_in};
 
@@ -69,6 +71,7 @@ pub(crate) async fn dispatch(invocation: &Invocation, command: Option<Command>) 
         Command::Block(args) => block::block(invocation, args).await,
         Command::Unblock(args) => unblock::unblock(invocation, &args).await,
         Command::Revoke(args) => revoke::revoke(invocation, args).await,
+        Command::Keys(args) => keys::keys(invocation, args).await,
         Command::Verify(args) => verify::verify(invocation, &args).await,
         Command::Check => check::check(invocation).await,
         Command::Doctor => doctor::doctor(invocation).await,

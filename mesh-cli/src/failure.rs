@@ -6,7 +6,8 @@
 use std::error::Error;
 
 use mesh_node::api::tokens::TokenError;
-use mesh_node::client::ClientError;
+use mesh_node::api::v1::keys::book::BookError;
+use mesh_node::client::{ClientError, SubmissionError};
 use mesh_node::founding::FoundingError;
 use mesh_node::home::HomeError;
 use mesh_node::identity::KeyError;
@@ -28,12 +29,24 @@ pub(crate) enum Failure {
     /// The node did not answer, or answered with a reason.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Whether the node has a job is not known.
+    #[error("the job may or may not have been accepted")]
+    Unresolved {
+        /// What it has to be submitted again under.
+        key: String,
+        /// What became of the last attempt.
+        #[source]
+        last: Box<ClientError>,
+    },
     /// The home cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
     /// The credential cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The keys of the job API cannot be used.
+    #[error(transparent)]
+    Keys(#[from] BookError),
     /// A file or standard input cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
@@ -109,6 +122,15 @@ pub(crate) struct Report {
     pub(crate) exit: Exit,
 }
 
+impl From<SubmissionError> for Failure {
+    fn from(error: SubmissionError) -> Self {
+        match error {
+            SubmissionError::NotAccepted(error) => Self::Client(error),
+            SubmissionError::Unresolved { key, last } => Self::Unresolved { key, last: Box::new(last) },
+        }
+    }
+}
+
 impl Failure {
     /// A command line that contradicts itself.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -131,8 +153,14 @@ impl Failure {
         let message = self.to_string();
         let (kind, code, hints) = match self {
             Self::Client(error) => return error.into_api_error(),
+            Self::Unresolved { key, .. } => {
+                let again =
+                    format!("run it again with `--idempotency-key {key}`: it is run once, whatever happened");
+                (ErrorKind::Unavailable, "submission_unresolved", vec![again])
+            }
             Self::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
             Self::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
+            Self::Keys(error) => (book_kind(&error), "keys_unusable", error.hint().into_iter().collect()),
             Self::Input(error) => (ErrorKind::Invalid, "input_unusable", error.hint().into_iter().collect()),
             Self::Setup(error) => (ErrorKind::Unavailable, "setup_failed", setup_hints(&error)),
             Self::Daemon(error) => (ErrorKind::Unavailable, "node_not_started", error.hints()),
@@ -224,6 +252,16 @@ fn database_answer(error: &DatabaseError) -> (ErrorKind, &'static str, Vec<Strin
 
 fn key_answer(error: &KeyError) -> (ErrorKind, &'static str, Vec<String>) {
     (ErrorKind::Refused, "key_unusable", error.hint().into_iter().collect())
+}
+
+fn book_kind(error: &BookError) -> ErrorKind {
+    match error {
+        BookError::Name { .. } => ErrorKind::Invalid,
+        BookError::Unknown { .. } => ErrorKind::NotFound,
+        BookError::Taken { .. } => ErrorKind::Conflict,
+        BookError::Files(_) | BookError::NoPepper { .. } => ErrorKind::Refused,
+        _ => ErrorKind::Unavailable,
+    }
 }
 
 fn home_kind(error: &HomeError) -> ErrorKind {

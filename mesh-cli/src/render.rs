@@ -11,6 +11,7 @@ pub(crate) mod flight;
 pub(crate) mod grant;
 pub(crate) mod invitation;
 pub(crate) mod job;
+pub(crate) mod key;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod receipt;

@@ -1,15 +1,17 @@
 //! Talks to the node of this machine over its Unix socket: one typed method an operation.
 //!
-//! Connections are kept for the next request. Nothing that was sent is sent again: whoever calls knows whether the
-//! request carries an id that makes repeating it safe. When there is no answer, [`ClientError`] says what was found on
+//! Connections are kept for the next request. Nothing that was sent is sent again, but for [`Client::submit`], whose
+//! requests carry a key that makes repeating them safe. When there is no answer, [`ClientError`] says what was found on
 //! the way (no home, no process, a socket that refuses), not just that connecting failed.
 
 mod connections;
 mod error;
 mod exchange;
+mod submission;
 mod target;
 
 pub use error::ClientError;
+pub use submission::SubmissionError;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -143,7 +145,7 @@ impl Client {
         self.act(Method::POST, Target::new("flights").segment(flight).segment("cancel")).await
     }
 
-    /// Has a job run.
+    /// Has a job run, in one attempt; [`Client::submit`] survives a lost answer.
     pub async fn run(&self, request: &RunRequest) -> Answer<JobReceipt> {
         self.post(Target::new("jobs"), request).await
     }

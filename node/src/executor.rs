@@ -6,6 +6,8 @@
 //!                                                │ READY
 //!  close, attest ──> errands <───────────────────┘
 //!                      └──one thread──> ending ──signed──> Event::JobEnded, JobAttested, or JobStarted
+//!
+//!  what cannot be signed ──> Event::JobUnsigned, before the end itself
 //! ```
 //!
 //! The core says which jobs run and how many at once; here nothing is chosen, placed, retried or stored. Calls that
@@ -181,7 +183,8 @@ impl Executor {
         self.queue.send(Errand::Close(ticket, reason));
     }
 
-    /// Attests an end that was decided here for a job that was to run elsewhere. [`Event::JobAttested`] follows.
+    /// Attests an end that was decided here, or could not be signed when it came. [`Event::JobAttested`] follows, or
+    /// [`Event::JobUnsigned`].
     pub fn attest(&self, ticket: JobTicket, result: JobResult) {
         self.queue.send(Errand::Attest(ticket, result));
     }

@@ -8,6 +8,7 @@
 //!   mesh.redb            all durable state, but for the last of it
 //!   mesh.journal         that: what was committed since the other was last flushed
 //!   tokens/              access tokens of local programs
+//!   keys/                digests of tenants' keys, where the configuration does not say another place
 //!   run/                 the socket, and records of the agents' processes
 //!   mesh.lock            held by the one process that runs the node; names its pid
 //!   node.log             what a node in the background writes
@@ -170,6 +171,12 @@ impl Home {
     #[must_use]
     pub fn database_file(&self) -> PathBuf {
         self.root.join("mesh.redb")
+    }
+
+    /// Digests of tenants' keys, and what they are made under. Made by whoever makes the first key.
+    #[must_use]
+    pub fn keys(&self) -> PathBuf {
+        self.root.join("keys")
     }
 
     /// Access tokens of local programs.

@@ -302,6 +302,10 @@ impl Service for Local {
         Ok(jobs::capabilities(self))
     }
 
+    async fn job_key_reused(&self, who: &Principal, key: Option<&str>) -> Result<Option<ApiError>, ApiError> {
+        jobs::key_reused(self, who, key)
+    }
+
     async fn job_load(&self, who: &Principal) -> Result<JobLoad, ApiError> {
         jobs::load(self, who)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! home, lock, configuration, database ── count this start ── Durable ── Reach ── Surface
 //!                                                              └── sandbox observed, in its own time
-//! stop: Surface ── say that this node stops ── agents, jobs ── writer ── lock
+//! stop: socket ── say that this node stops ── agents, jobs ── port of the job API ── writer ── lock
 //! ```
 //! Three parts, each in a file of its own that knows how it starts and how it stops: `durable` decides and keeps,
 //! `reach` knows and reaches the others, `surface` answers local programs. Ports are bound before any of them, so
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::{self, ListenError};
 use crate::api::tokens::TokenError;
-use crate::api::v1::keys::file::KeysError;
+use crate::api::v1::keys::KeysError;
 use crate::clock::NodeClock;
 use crate::home::{ConfigError, Home, HomeError};
 use crate::identity::{CertificateError, KeyError, RootError};
@@ -192,10 +192,19 @@ impl Node {
     /// # Errors
     /// `outcome`, or how the writer ended.
     pub async fn stop(self, outcome: Result<(), WriterError>) -> Result<(), WriterError> {
+        self.end_work().await;
+        self.close(outcome).await
+    }
+
+    /// Has nothing more begin, tells the others, and takes in how what runs was ended.
+    async fn end_work(&self) {
+        self.durable.begin_nothing_more().await;
+        self.reach.farewell().await;
+        self.durable.end_work().await;
+    }
+
+    async fn close(self, outcome: Result<(), WriterError>) -> Result<(), WriterError> {
         let Self { start, durable, reach, .. } = self;
-        durable.begin_nothing_more().await;
-        reach.farewell().await;
-        durable.end_work().await;
         reach.stop().await;
         let stopped = durable.stop(outcome).await;
         start.released().await;
@@ -223,7 +232,8 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
 
     let mut node = Node::start(parts).await?;
     let surface = Surface::open(home.root(), &node, &stopping);
-    let serving = doors.open(surface.0, api_socket, stopping.clone())?;
+    let closing = CancellationToken::new();
+    let serving = doors.open(surface.0, api_socket, (&stopping, &closing))?;
     let (id, address) = (node.start.credentials.key.node(), node.reach.local_address);
     tracing::info!(node = %id.short(), %address, "the node is up");
     ready();
@@ -233,7 +243,9 @@ pub async fn run(home: &Home, stopping: CancellationToken, ready: impl FnOnce())
         ended = node.ended() => ended,
     };
     stopping.cancel();
-    let (stopped, _served) = tokio::join!(node.stop(outcome), serving);
+    node.end_work().await;
+    closing.cancel();
+    let (stopped, _served) = tokio::join!(node.close(outcome), serving);
     tracing::info!("the node is down");
     Ok(stopped?)
 }

@@ -225,6 +225,13 @@ pub trait Service: Send + Sync + 'static {
         who: &Principal,
     ) -> impl Future<Output = Result<JobCapabilities, ApiError>> + Send;
 
+    /// What is said of a job that is none, if the caller used its idempotency key before.
+    fn job_key_reused(
+        &self,
+        who: &Principal,
+        idempotency_key: Option<&str>,
+    ) -> impl Future<Output = Result<Option<ApiError>, ApiError>> + Send;
+
     /// What the caller's jobs take here.
     fn job_load(&self, who: &Principal) -> impl Future<Output = Result<JobLoad, ApiError>> + Send;
 

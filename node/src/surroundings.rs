@@ -31,7 +31,8 @@ pub trait RunJobs: Send + Sync {
     /// Attests the end of a job that is not running. [`Event::JobEnded`] follows.
     fn close(&self, ticket: JobTicket, reason: CloseReason);
 
-    /// Attests an end that this node decided for a job that was to run elsewhere. [`Event::JobAttested`] follows.
+    /// Attests an end that this node decided, or could not sign when it came. [`Event::JobAttested`] follows, or
+    /// [`Event::JobUnsigned`].
     fn attest(&self, ticket: JobTicket, result: JobResult);
 
     /// How many jobs were started here and have not ended.

@@ -22,6 +22,8 @@ mod operations;
 mod scripted;
 #[path = "api/streams.rs"]
 mod streams;
+#[path = "api/submission.rs"]
+mod submission;
 #[path = "api/tenants.rs"]
 mod tenants;
 #[path = "api/world.rs"]

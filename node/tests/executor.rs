@@ -310,3 +310,38 @@ async fn an_end_that_another_node_decided_is_signed_with_what_is_known_of_it() {
     assert!(!verified.evidence_complete() && !verified.event_chain_complete());
     assert_eq!(verified.artifact.unwrap().stderr.to_bytes(), Some(result.stderr.into_bytes()));
 }
+
+#[tokio::test]
+async fn an_end_that_came_without_a_proof_is_signed_later_from_its_result_and_its_events() {
+    let Some(node) = open().await else { return };
+    let mut asked = job(1, Language::Bash, "echo out; echo err >&2; echo left > output/left; exit 3");
+    asked.spec.outputs = vec!["output/left".into()];
+    let ended = node.run(&asked);
+    let ticket = JobTicket { events: ended.events.clone(), ..asked.ticket() };
+    node.executor.attest(ticket, ended.result.clone());
+    let Event::JobAttested { evidence, .. } = node.next() else { panic!("an attestation") };
+    let later = fixture::Ended { evidence, ..ended.clone() };
+    assert!(!node.judged_complete(&later), "what the sandbox saw is not in it, and that is said");
+    let (verified, kinds) = node.verify(&later);
+    assert_eq!(kinds.last(), Some(&Finished), "no event is written twice");
+    let execution = &verified.receipt().execution;
+    assert_eq!((execution.outcome, execution.exit_code), (Outcome::Failed, Some(3)));
+    assert_eq!((&execution.observed, execution.evidence_complete), (&None, false));
+    let (before, _) = node.verify(&ended);
+    assert_eq!(execution.started_at_ms, before.receipt().execution.started_at_ms);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_signed_is_reported_as_such_and_never_with_half_a_proof() {
+    let node = prepare(|options| options.enabled = false).await;
+    // A receipt of this size is none.
+    let tenant = "t".repeat(1024 * 1024);
+    let ticket = JobTicket { tenant, ..job(1, Language::Bash, "true").ticket() };
+    node.executor.close(ticket.clone(), CloseReason::DeadlinePassed);
+    let said = |event: &Event| matches!(event, Event::JobUnsigned { job, .. } if *job == ticket.job);
+    assert!(said(&node.next()));
+    let ended = node.next_ended();
+    assert_eq!((ended.result.status, ended.evidence.len()), (JobStatus::Error, 0));
+    node.executor.attest(ticket.clone(), ended.result);
+    assert!(said(&node.next()));
+}

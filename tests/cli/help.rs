@@ -43,6 +43,7 @@ fn the_first_page_shows_every_command_by_task() {
       block        Have nothing to do with a peer, on this node only
       unblock      Take a block back
       revoke       Expel a node from the mesh, for everyone and for good
+      keys         Make, list or end keys of the job API
       verify       Check the evidence of a job, offline
 
     This machine:

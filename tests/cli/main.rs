@@ -11,6 +11,7 @@ mod command;
 mod help;
 mod home;
 mod jobs;
+mod keys;
 mod life;
 mod misuse;
 mod pipes;

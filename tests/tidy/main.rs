@@ -3,6 +3,7 @@
 //! Nothing here runs the product, except to ask the command line what it understands. A rule that has exceptions lists
 //! them beside it, each with its reason, and fails when an exception is no longer needed.
 
+mod claims;
 mod dependencies;
 mod documents;
 mod layout;

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "doctor",
         ],
     ),
-    ("Trust", &["allow", "deny", "block", "unblock", "revoke", "verify"]),
+    ("Trust", &["allow", "deny", "block", "unblock", "revoke", "keys", "verify"]),
     ("This machine", &["demo", "setup", "check", "mcp-server", "completions"]),
 ];
 

@@ -24,7 +24,7 @@ const SIGNED_WITHIN_SECONDS: u64 = 30;
 /// for one of ours.
 pub(crate) async fn run(invocation: &Invocation, args: RunArgs) -> Result<Exit, Failure> {
     let request = request(&args).await?;
-    match submitted(invocation, &args, &request).await {
+    match submitted(invocation, &args, request).await {
         Err(failure) => {
             let report = failure.into_report();
             invocation.printer.failure(&report.error, &report.causes);
@@ -102,13 +102,13 @@ fn language_of(file: Option<&Source>, code: &str) -> Option<Language> {
     by_name.or_else(interpreter)
 }
 
-async fn submitted(invocation: &Invocation, args: &RunArgs, request: &RunRequest) -> Result<Exit, Failure> {
+async fn submitted(invocation: &Invocation, args: &RunArgs, request: RunRequest) -> Result<Exit, Failure> {
     let printer = &invocation.printer;
     if !args.detach {
         job_files::check_free(&args.output_dir, &request.spec.outputs)?;
     }
     let client = invocation.client()?;
-    let receipt = client.run(request).await?;
+    let receipt = client.submit(request).await?;
     if args.detach {
         printer.answer(&receipt, |receipt| receipt.job_id.to_string());
         return Ok(Exit::Done);
@@ -159,7 +159,11 @@ async fn save_evidence(
     path: &Path,
 ) -> Result<(), Failure> {
     let job = &attested(client, job).await?;
-    if let AttestationView::Pending | AttestationView::Missing { .. } = job.attestation {
+    let nothing = matches!(
+        job.attestation,
+        AttestationView::Pending | AttestationView::Missing { .. } | AttestationView::Unsigned { .. }
+    );
+    if nothing {
         invocation.printer.warning(&format!("no evidence to save: {}", render::job::proof(&job.attestation)));
         return Ok(());
     }

@@ -94,7 +94,7 @@ async fn counted_in_sandbox(
     let requirements = Requirements { minimum_isolation: class };
     let spec = JobSpec { stdin: text, requirements, ..JobSpec::new(Language::Python, COUNT) };
     let request = RunRequest { on: Some(node.to_owned()), ..RunRequest::new(spec) };
-    let job = client.run(&request).await?.job_id;
+    let job = client.submit(request).await?.job_id;
     loop {
         // The node ends every job at its deadline, so this ends too.
         let view = client.job_result(job, WAIT_SECONDS_MAX).await?;

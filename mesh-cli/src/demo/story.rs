@@ -122,9 +122,10 @@ fn figures(answer: &Answer) -> String {
 fn proved(proof: &Proof) -> String {
     let arrival = match &proof.attestation {
         AttestationView::Verified { .. } => "vega had checked it when it arrived",
-        AttestationView::Pending | AttestationView::Missing { .. } | AttestationView::Unverified { .. } => {
-            "vega has not checked it"
-        }
+        AttestationView::Pending
+        | AttestationView::Missing { .. }
+        | AttestationView::Unverified { .. }
+        | AttestationView::Unsigned { .. } => "vega has not checked it",
     };
     let said = format!(
         "{} of evidence, kept by vega, checked here with the mesh's root certificate; {arrival}",

@@ -135,6 +135,10 @@ pub(crate) fn proof(attestation: &AttestationView) -> String {
         AttestationView::Unverified { reason } => {
             style::paint(DOUBTFUL, format_args!("does not verify: {}", foreign::line(reason)))
         }
+        AttestationView::Unsigned { failures } => style::paint(
+            DOUBTFUL,
+            format_args!("none yet: signing it failed {failures} times, and is tried again"),
+        ),
     }
 }
 
@@ -144,6 +148,7 @@ const fn proof_word(attestation: &AttestationView) -> &'static str {
         AttestationView::Missing { .. } => "none",
         AttestationView::Verified { .. } => "signed",
         AttestationView::Unverified { .. } => "invalid",
+        AttestationView::Unsigned { .. } => "unsigned",
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) enum Deadline {
     SweepJob(JobId),
     /// Whether a job that may be run twice is to be given to another executor.
     MoveJob(JobId),
+    /// An end that could not be signed is to be signed.
+    AttestJob(JobId),
 }
 
 impl Record for Deadline {
@@ -97,6 +99,7 @@ fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
         Deadline::ForgetJob(job) => jobs::job::forget(turn, job),
         Deadline::SweepJob(job) => jobs::job::sweep(turn, job),
         Deadline::MoveJob(job) => jobs::submit::reconsider(turn, job),
+        Deadline::AttestJob(job) => jobs::job::attest_again(turn, job),
         Deadline::ForgetExecution(origin, job) => forget::<Execution>(turn, &(origin, job)),
         Deadline::ForgetReceipt(key) => forget::<Given>(turn, &key),
     }

@@ -233,8 +233,15 @@ pub enum Event {
     JobAttested {
         /// Which job.
         job: JobId,
-        /// The signed bundle; empty when it could not be made.
+        /// The signed bundle; empty when nothing is signed here.
         evidence: Vec<u8>,
+    },
+    /// The end of a job could not be signed. For one that ran here it comes before its [`Event::JobEnded`].
+    JobUnsigned {
+        /// Who asked.
+        origin: NodeId,
+        /// Which job.
+        job: JobId,
     },
     /// A deadline passed.
     Due,
@@ -324,7 +331,7 @@ pub enum Action {
     },
     /// Attest the end of a job that is not running, and report it as ended.
     CloseJob(JobTicket, CloseReason),
-    /// Attest an end that this node decided for a job that was to run elsewhere, and report it with
+    /// Attest an end that this node decided, or could not sign when it came, and report it with
     /// [`Event::JobAttested`].
     AttestEnd(JobTicket, JobResult),
     /// Post [`Event::Due`] at this time, at the latest.

@@ -36,6 +36,11 @@ pub enum Attested {
     },
     /// It does not verify, for this reason.
     Unverified(String),
+    /// This node could not sign it yet, this many times. It tries again.
+    Unsigned {
+        /// How often it failed.
+        failures: u32,
+    },
 }
 
 impl From<Attested> for AttestationView {
@@ -47,6 +52,7 @@ impl From<Attested> for AttestationView {
                 Self::Verified { signer, key_id, event_chain_complete }
             }
             Attested::Unverified(reason) => Self::Unverified { reason },
+            Attested::Unsigned { failures } => Self::Unsigned { failures },
         }
     }
 }

@@ -87,6 +87,12 @@ pub const JOB_BODIES_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// its account and its events at a size that hardly any job reaches. What it really came to is counted when it ends.
 pub const JOB_COMPLETION_BYTES: u64 = 2 * 1024 * 1024;
 
+/// Times that signing the end of a job is tried within minutes. After that it is tried once at each start.
+pub const JOB_SIGNINGS_MAX: u32 = 8;
+
+/// How long after the first failure it is tried again, in milliseconds; after each further one twice as long.
+pub const JOB_SIGN_AGAIN_MS: u64 = 1_000;
+
 /// Bytes of the events of one job that an executor may have stored at its origin while the job runs.
 pub const JOB_EVENTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 

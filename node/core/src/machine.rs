@@ -111,6 +111,7 @@ impl Handler for Machine {
             Event::JobEnded { .. } => "job-ended",
             Event::JobEvents { .. } => "job-events",
             Event::JobAttested { .. } => "job-attested",
+            Event::JobUnsigned { .. } => "job-unsigned",
             Event::Due => "due",
             Event::Stopping => "stopping",
         }
@@ -152,6 +153,7 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             execution::told(turn, (*origin, *job), *attempt, events)?;
         }
         Event::JobAttested { job, evidence } => job::attested_here(turn, *job, evidence)?,
+        Event::JobUnsigned { origin, job } => job::unsigned(turn, *origin, *job)?,
         Event::Due => deadline::handle_due(turn)?,
     }
     Ok(None)

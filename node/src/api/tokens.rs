@@ -101,7 +101,7 @@ pub struct Token(Zeroizing<String>);
 
 impl Token {
     /// A new one.
-    pub(super) fn random() -> Result<Self, TokenError> {
+    pub(crate) fn random() -> Result<Self, TokenError> {
         let mut bytes = Zeroizing::new([0; 32]);
         SysRng.try_fill_bytes(bytes.as_mut()).map_err(TokenError::Random)?;
         let mut upper = BASE32_NOPAD.encode(bytes.as_ref());

@@ -141,6 +141,33 @@ impl ClientError {
         hints.iter().map(ToString::to_string).collect()
     }
 
+    /// Whether the node may have done what it was asked, in spite of this.
+    #[must_use]
+    pub fn leaves_open(&self) -> bool {
+        match self {
+            Self::NoHome { .. }
+            | Self::NotRunning { .. }
+            | Self::NotAnswering { .. }
+            | Self::PermissionDenied { .. }
+            | Self::Connect { .. }
+            | Self::RequestTooLarge { .. }
+            | Self::Compose
+            | Self::Encode(_) => false,
+            // The node's own time-out leaves what it began; an internal error may come after the commit.
+            Self::Refused(refusal) => {
+                refusal.kind == ErrorKind::Internal
+                    || matches!(refusal.code.as_str(), "no_answer_in_time" | "stopping")
+            }
+            Self::TimedOut { .. }
+            | Self::Broken(_)
+            | Self::CutShort(_)
+            | Self::Unexplained { .. }
+            | Self::Schema { .. }
+            | Self::AnswerTooLarge
+            | Self::Decode(_) => true,
+        }
+    }
+
     /// The same, in the one shape errors have for programs.
     #[must_use]
     pub fn into_api_error(self) -> ApiError {

@@ -49,7 +49,8 @@ impl Ending {
 /// An attempt that has ended and is signed.
 struct Signed {
     result: JobResult,
-    evidence: Vec<u8>,
+    /// Nothing when it could not be.
+    evidence: Option<Vec<u8>>,
     files: Files,
     /// Events that were not handed over before.
     events: Vec<JobEvent>,
@@ -144,21 +145,35 @@ impl Attempts {
         }
     }
 
-    /// The end of an attempt, signed.
+    /// The end of an attempt, signed. That it could not be is reported before it, so that a crash in between forgets
+    /// neither.
     fn ended(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Event {
         let Signed { result, evidence, files, events } = self.sign(ticket, ending, recording);
         let JobTicket { origin, job, attempt, .. } = *ticket;
+        if evidence.is_none() {
+            self.report.report(Event::JobUnsigned { origin, job });
+        }
+        let evidence = evidence.unwrap_or_default();
         Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
     }
 
-    /// An end that this node decided for a job that was to run elsewhere, signed.
+    /// An end that is known by its result alone, signed: this node decided it for a job that was to run elsewhere, or
+    /// could not sign it when it came. Its files are with the core already.
     fn decided(&self, ticket: &JobTicket, result: &JobResult) -> Event {
+        let (origin, job) = (ticket.origin, ticket.job);
+        let verdict = Verdict::of_result(result);
         let mut recording = Recording::new(ticket);
         recording.output(Stream::Stdout, result.stdout.as_bytes());
         recording.output(Stream::Stderr, result.stderr.as_bytes());
-        let ending = Ending::unobserved(Verdict::of_result(result));
-        let Signed { evidence, .. } = self.sign(ticket, ending, recording);
-        Event::JobAttested { job: ticket.job, evidence }
+        let files = Files::known(result);
+        let mut recorded = recording.end(&verdict, None, (&files.violations, &files.digests));
+        recorded.truncated |= result.truncated;
+        recorded.duration_ms = recorded.started_at_ms.and(Some(result.duration_ms)).filter(|ms| *ms > 0);
+        let result_bytes = result.stdout.len() + result.stderr.len();
+        match self.prove(ticket, &verdict, (None, recorded, &files), result_bytes) {
+            Some(evidence) => Event::JobAttested { job, evidence },
+            None => Event::JobUnsigned { origin, job },
+        }
     }
 
     fn sign(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Signed {
@@ -185,15 +200,26 @@ impl Attempts {
         };
         let events = recorded.chain.events().get(recorded.taken..).unwrap_or_default().to_vec();
         let result_bytes = result.stdout.len() + result.stderr.len() + files.bytes();
-        let proof = self.prove(ticket, &verdict, (report.as_ref(), recorded, &files), result_bytes);
-        let evidence = proof.unwrap_or_else(|error| {
-            tracing::error!(job = %ticket.job, error = &error as &dyn Error, "a job's result goes without evidence");
-            Vec::new()
-        });
+        let evidence = self.prove(ticket, &verdict, (report.as_ref(), recorded, &files), result_bytes);
         Signed { result, evidence, files, events }
     }
 
+    /// The proof, or nothing and the reason in the log.
     fn prove(
+        &self,
+        ticket: &JobTicket,
+        verdict: &Verdict,
+        account: (Option<&JobReport>, Recorded, &Files),
+        result_bytes: usize,
+    ) -> Option<Vec<u8>> {
+        let proof = self.try_to_prove(ticket, verdict, account, result_bytes);
+        let failed = |error: &ProofError| {
+            tracing::error!(job = %ticket.job, error = error as &dyn Error, "a job's end cannot be signed");
+        };
+        proof.inspect_err(failed).ok()
+    }
+
+    fn try_to_prove(
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,

@@ -5,7 +5,7 @@
 use mesh_protocol::evidence::artifact::Violation;
 use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::evidence::receipt::FileDigest;
-use mesh_protocol::job::{Contents, FILE_BYTES_MAX, FILES_BYTES_MAX, OutputFile};
+use mesh_protocol::job::{Contents, FILE_BYTES_MAX, FILES_BYTES_MAX, JobResult, OutputFile};
 use mesh_sandbox::{JobReport, MissingReason};
 
 use super::translation::OUTPUT;
@@ -42,6 +42,12 @@ impl Files {
             files.miss(&format!("{OUTPUT}{}", missing.path), missing.reason);
         }
         files
+    }
+
+    /// What a result says of them: their contents are kept elsewhere.
+    pub(super) fn known(result: &JobResult) -> Self {
+        let (digests, violations) = (result.artifacts.clone(), result.violations.clone());
+        Self { taken: Vec::new(), digests, violations }
     }
 
     fn miss(&mut self, path: &str, reason: MissingReason) {

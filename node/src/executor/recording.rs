@@ -171,7 +171,15 @@ impl Recording {
         self.queue(stream, &kept);
     }
 
+    /// Whether its last event was written before: then it is only put together again, for a signature.
+    fn is_closed(&self) -> bool {
+        self.chain.events().last().is_some_and(|event| event.kind == EventKind::Finished)
+    }
+
     fn queue(&mut self, stream: Stream, kept: &[u8]) {
+        if self.is_closed() {
+            return;
+        }
         if !kept.is_empty() && self.pieces.output(stream, kept) == Err(Full) {
             // It was written faster than it could be stored. What is kept of it is in the result all the same.
             self.lossy = true;
@@ -251,19 +259,25 @@ impl Recording {
         while let Some(piece) = self.pieces.next() {
             self.record(piece);
         }
-        let finished_at_ms = wall_ms();
-        violations.iter().for_each(|broken| self.append(finished_at_ms, EventKind::Violation, broken));
-        artifacts.iter().for_each(|file| self.append(finished_at_ms, EventKind::Artifact, file));
         if !verdict.complete {
             self.chain.note_loss();
         }
-        let finished = FinishedEvent {
-            outcome: verdict.outcome,
-            exit_code: verdict.exit_code,
-            reason: verdict.killed_by.as_deref(),
-            effective_spec_sha256: self.started.and_then(|started| started.spec),
-        };
-        self.append(finished_at_ms, EventKind::Finished, &finished);
+        let closed = self.chain.events().last().filter(|_| self.is_closed());
+        let finished_at_ms = closed.map_or_else(wall_ms, |event| event.ts_ms);
+        if !self.is_closed() {
+            violations.iter().for_each(|broken| self.append(finished_at_ms, EventKind::Violation, broken));
+            artifacts.iter().for_each(|file| self.append(finished_at_ms, EventKind::Artifact, file));
+            let finished = FinishedEvent {
+                outcome: verdict.outcome,
+                exit_code: verdict.exit_code,
+                reason: verdict.killed_by.as_deref(),
+                effective_spec_sha256: self.started.and_then(|started| started.spec),
+            };
+            self.append(finished_at_ms, EventKind::Finished, &finished);
+        }
+        // Of an attempt that was recorded before, only its events tell when it started.
+        let begun = self.chain.events().iter().find(|event| event.kind == EventKind::Started);
+        let begun_ms = begun.map(|event| event.ts_ms);
         Recorded {
             truncated: self.stdout.keeper.is_cut() || self.stderr.keeper.is_cut(),
             complete: verdict.complete && !self.lossy,
@@ -271,7 +285,7 @@ impl Recording {
             taken: self.taken,
             stdout: self.stdout.keeper.into_kept(),
             stderr: self.stderr.keeper.into_kept(),
-            started_at_ms: self.started.map(|started| started.wall_ms),
+            started_at_ms: self.started.map(|started| started.wall_ms).or(begun_ms),
             finished_at_ms,
             duration_ms: self.started.map(|started| millis_since(started.at)),
         }
@@ -295,4 +309,30 @@ impl Recording {
 /// Whole milliseconds since then.
 pub(super) fn millis_since(then: Instant) -> u64 {
     u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::queue::tests::ticket;
+    use crate::executor::record::PIECES_MAX;
+
+    #[test]
+    fn output_that_comes_faster_than_it_is_stored_is_missing_in_the_events_and_that_is_said() {
+        let account = |turns: usize| {
+            let mut recording = Recording::new(&ticket(1));
+            for _ in 0..turns {
+                recording.output(Stream::Stdout, b"o");
+                recording.output(Stream::Stderr, b"e");
+            }
+            recording.end(&Verdict::UNAVAILABLE, None, (&[], &[]))
+        };
+        let kept = account(PIECES_MAX / 2);
+        assert!(kept.complete && kept.chain.summary().unwrap().complete && !kept.truncated);
+        let lost = account(PIECES_MAX);
+        assert!(!lost.complete && !lost.chain.summary().unwrap().complete && lost.truncated);
+        let told = lost.chain.events().iter().filter(|event| event.kind == EventKind::Truncated).count();
+        assert_eq!(told, 2, "once for each stream");
+        assert!(lost.chain.events().last().is_some_and(|event| event.kind == EventKind::Finished));
+    }
 }

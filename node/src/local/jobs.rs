@@ -7,7 +7,7 @@ use mesh_node_core::broker::list;
 use mesh_node_core::event::{Command, Reply};
 use mesh_node_core::evidence::Evidence;
 use mesh_node_core::jobs::job::Job;
-use mesh_node_core::jobs::submission::Submission;
+use mesh_node_core::jobs::submission::{Submission, reused_key};
 use mesh_node_core::jobs::{events as rows, outputs as files, usage};
 use mesh_node_core::store::{get, scan_before, scan_last};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
@@ -42,7 +42,11 @@ const LIST_LOOKS_MAX: usize = 10_000;
 
 /// Has a job accepted.
 pub(super) async fn run(local: &Local, who: &Principal, request: RunRequest) -> Result<JobReceipt, ApiError> {
-    let submission = submission(request).await?;
+    let key = request.idempotency_key.clone();
+    let submission = match submission(request).await {
+        Ok(submission) => submission,
+        Err(invalid) => return Err(key_reused(local, who, key.as_deref())?.unwrap_or(invalid)),
+    };
     reserve(local)?;
     let bytes = submission.bytes();
     let command = Command::Run(local.caller(who), Box::new(submission));
@@ -50,6 +54,16 @@ pub(super) async fn run(local: &Local, who: &Principal, request: RunRequest) -> 
         Reply::Job(receipt) => Ok(receipt),
         _ => Err(mismatch()),
     }
+}
+
+/// What is said of a job that is none, if the caller used its idempotency key before.
+pub(super) fn key_reused(
+    local: &Local,
+    who: &Principal,
+    key: Option<&str>,
+) -> Result<Option<ApiError>, ApiError> {
+    let tenant = local.caller(who).tenant();
+    reused_key(&local.snapshot()?, &tenant, key).map_err(|error| storage(&error))
 }
 
 /// Checks a job and hashes every byte of it, a large one where nobody waits for that.

@@ -30,9 +30,6 @@ pub const SUBMISSIONS_MAX: usize = 1_024;
 /// How long the key of a submission with unknown outcome is kept.
 pub const UNRESOLVED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// How long a submission rests before its one repetition: a node that is restarting needs a moment.
-pub const RETRY_PAUSE: Duration = Duration::from_millis(250);
-
 /// How long stopping a job may take once its call was cancelled.
 pub const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 

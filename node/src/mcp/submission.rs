@@ -1,7 +1,7 @@
 //! Submits a job so that a lost answer does not run it twice.
 //!
-//! The rules are those of [`super::reconciliation`]; here are its key, its clock and the one repetition. Everything
-//! that makes two submissions the same goes into the fingerprint: the node, the credential, the policy and the job,
+//! The rules are those of [`super::reconciliation`]; here are its key and its clock; the one repetition is the client's.
+//! Everything that makes two submissions the same goes into the fingerprint: the node, the credential, the policy and the job,
 //! each with its length, under a key that is random for each process. The wait is not part of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,8 @@ use sha2::Sha256;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::limits::RETRY_PAUSE;
 use super::reconciliation::{Ending, Fingerprint, Reconciliation, ReconciliationError, Slot};
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, SubmissionError};
 
 /// Bytes of the fingerprints' key: one block of SHA-256, so that it is used as it is (RFC 2104, section 2).
 const FINGERPRINT_KEY_BYTES: usize = 64;
@@ -42,29 +41,16 @@ impl Submissions {
     pub(crate) async fn submit(&self, client: &Client, request: RunRequest) -> Result<JobReceipt, ApiError> {
         let claim = self.claim(client, &request)?;
         let request = RunRequest { idempotency_key: Some(claim.key.to_string()), ..request };
-        let first = match client.run(&request).await {
-            Ok(receipt) => {
-                claim.settle(Ending::Acknowledged);
-                return Ok(receipt);
-            }
-            Err(error) => error,
-        };
-        if !may_have_arrived(&first) {
-            claim.settle(Ending::Refused);
-            return Err(first.into_api_error());
-        }
-        tracing::warn!(error = %first, "a submission's outcome is unknown; repeating it under its key");
-        tokio::time::sleep(RETRY_PAUSE).await;
-        match client.run(&request).await {
-            Ok(receipt) => {
-                claim.settle(Ending::Acknowledged);
-                Ok(receipt)
-            }
-            Err(second) => {
-                claim.settle(Ending::Lost);
-                Err(unresolved(&second))
-            }
-        }
+        let submitted = client.submit(request).await;
+        claim.settle(match &submitted {
+            Ok(_) => Ending::Acknowledged,
+            Err(SubmissionError::NotAccepted(_)) => Ending::Refused,
+            Err(SubmissionError::Unresolved { .. }) => Ending::Lost,
+        });
+        submitted.map_err(|error| match error {
+            SubmissionError::NotAccepted(error) => error.into_api_error(),
+            SubmissionError::Unresolved { last, .. } => unresolved(&last),
+        })
     }
 
     fn claim(&self, client: &Client, request: &RunRequest) -> Result<Claim<'_>, ApiError> {
@@ -120,26 +106,6 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.end(Ending::Lost);
-    }
-}
-
-/// Whether the node may have accepted the request, in spite of the error.
-fn may_have_arrived(error: &ClientError) -> bool {
-    match error {
-        ClientError::NoHome { .. }
-        | ClientError::NotRunning { .. }
-        | ClientError::NotAnswering { .. }
-        | ClientError::PermissionDenied { .. }
-        | ClientError::Connect { .. }
-        | ClientError::RequestTooLarge { .. }
-        | ClientError::Compose
-        | ClientError::Encode(_) => false,
-        // The node's own time-out leaves what it began; an internal error may come after the commit.
-        ClientError::Refused(refusal) => {
-            refusal.kind == ErrorKind::Internal
-                || matches!(refusal.code.as_str(), "no_answer_in_time" | "stopping")
-        }
-        _ => true,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::local::Local;
 pub(super) struct Doors {
     pub(super) tokens: Arc<Tokens>,
     /// Knows the tenants.
-    keys: Option<Arc<dyn Authority>>,
+    keys: Arc<dyn Authority>,
     metrics_token: Option<MetricsToken>,
     port: Option<TcpListener>,
     limits: v1::limits::Limits,
@@ -32,12 +32,10 @@ impl Doors {
     /// Reads the credentials, and takes the port before anything is done that a taken one would waste.
     pub(super) fn of(home: &Home, http: &HttpSection) -> Result<Self, NodeError> {
         let tokens = Tokens::new(&Token::read_or_create(&home.tokens().join("operator"))?);
-        let keys = match (&http.credentials, &http.pepper) {
-            (Some(credentials), Some(pepper)) => {
-                let keys: Arc<dyn Authority> = Arc::new(KeyFile::read(credentials, pepper)?);
-                Some(keys)
-            }
-            _ => None,
+        let (credentials, pepper) = http.key_files(home);
+        let keys = match &http.credentials {
+            Some(_) => KeyFile::read(&credentials, &pepper)?,
+            None => KeyFile::read_if_there(&credentials, &pepper)?,
         };
         let metrics_token = http.metrics_token.as_deref().map(MetricsToken::read).transpose()?;
         let bind =
@@ -47,15 +45,16 @@ impl Doors {
         if let Some(given) = http.requests_per_minute {
             limits.requests_per_minute = given;
         }
-        Ok(Self { tokens, keys, metrics_token, port, limits })
+        Ok(Self { tokens, keys: Arc::new(keys), metrics_token, port, limits })
     }
 
-    /// Answers until `stopping` is cancelled.
+    /// Answers on the socket until `stopping` is cancelled. The port stays open until `closing` is: a tenant whose job was
+    /// taken in is told so again, and every other that the node stops.
     pub(super) fn open(
         self,
         local: Arc<Local>,
         socket: UnixListener,
-        stopping: CancellationToken,
+        (stopping, closing): (&CancellationToken, &CancellationToken),
     ) -> Result<JoinHandle<()>, NodeError> {
         let operator: Arc<dyn Authority> = Arc::new(Operator(Arc::clone(&self.tokens)));
         let jobs = |authorities, hosts| {
@@ -68,16 +67,17 @@ impl Doors {
             };
             v1::router(Arc::clone(&local), surface)
         };
-        let here = self.keys.iter().cloned().chain([operator]).collect();
-        let here = v1::beside(self.node(&local, &stopping), jobs(here, Hosts::named(v1::UNIX_HOST)));
+        let here = vec![Arc::clone(&self.keys), operator];
+        let here = v1::beside(self.node(&local, stopping), jobs(here, Hosts::named(v1::UNIX_HOST)));
         let port = match self.port {
             None => None,
             Some(port) => {
                 let number = port.local_addr().map_err(NodeError::System)?.port();
-                let there = jobs(self.keys.iter().cloned().collect(), Hosts::loopback(number));
-                Some(listener::serve_tcp(port, there, stopping.clone()))
+                let there = jobs(vec![Arc::clone(&self.keys)], Hosts::loopback(number));
+                Some(listener::serve_tcp(port, there, closing.clone()))
             }
         };
+        let stopping = stopping.clone();
         Ok(tokio::spawn(async move {
             let socket = listener::serve(socket, here, stopping);
             match port {

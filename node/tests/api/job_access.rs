@@ -1,12 +1,20 @@
 //! Who the job API lets in, and how it says no.
 
-use mesh_node::api::v1::keys::file::{KeyFile, KeysError};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+
+use mesh_node::api::v1::keys::file::KeyFile;
+use mesh_node::api::v1::keys::{Authority, KeysError, Known};
+use mesh_node::api::v1::limits::Limits;
 use mesh_node::api::v1::route::{Access, Route};
 use mesh_node::api::v1::scope::Scope;
-use std::os::unix::fs::PermissionsExt;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::scripted::JOB;
 use crate::tenants::{self, METRICS_TOKEN, Tenants, credential, key, private, refused, with};
+use crate::world::Answer;
 
 const JOB_BODY: &str = r#"{"language":"python","code":"print(1)"}"#;
 
@@ -267,4 +275,34 @@ async fn a_key_that_is_revoked_is_refused_from_the_next_request_on_and_half_a_fi
         "it is not there"
     );
     assert_eq!(tenants.get("new", "/v1/whoami").await.status, 200);
+}
+
+/// Knows no key, and that only after it was let go on, as a file on a disk that does not answer.
+#[derive(Debug)]
+struct Slow {
+    asked: UnboundedSender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Authority for Slow {
+    fn look_up(&self, _: &str, _: u64) -> Known {
+        self.asked.send(()).unwrap();
+        self.go_on.lock().unwrap().recv().unwrap();
+        Known::Refused
+    }
+}
+
+#[tokio::test]
+async fn keys_that_take_long_to_look_up_hold_up_nobody_else() {
+    let ((go_on, wait), (asked, mut was_asked)) = (std::sync::mpsc::channel(), unbounded_channel());
+    let slow = Arc::new(Slow { asked, go_on: Mutex::new(wait) });
+    let tenants = Tenants::known_by(tempfile::tempdir().unwrap(), slow, Limits::default());
+    let mut waiting = tenants.connect().await;
+    let request = format!("{}\r\n", tenants.head("all", "GET /v1/whoami"));
+    waiting.write_all(request.as_bytes()).await.unwrap();
+    was_asked.recv().await.unwrap();
+    // This test has one thread for everything that does not wait.
+    assert_eq!(tenants.get("all", "/healthz").await.status, 200);
+    go_on.send(()).unwrap();
+    assert_eq!(refused(&Answer::read(&mut waiting).await).1, "invalid_api_key");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mesh_node::api::v1::limits::{Limits, Share};
 use tokio::io::AsyncWriteExt;
 
-use crate::scripted::JOB;
+use crate::scripted::{JOB, USED_KEY};
 use crate::tenants::{Tenants, refused};
 use crate::world::Answer;
 
@@ -231,4 +231,31 @@ async fn bodies_being_read_take_room_of_their_tenant() {
     assert_eq!(tenants.submit("other", "", JOB_BODY).await.status, 201);
     slow.write_all(JOB_BODY.as_bytes()).await.unwrap();
     assert_eq!(Answer::read(&mut slow).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_used_key_is_said_before_what_is_wrong_with_the_job_and_so_is_that_the_node_stops() {
+    let tenants = Tenants::new();
+    let broken = r#"{"language":"cobol","code":"1"}"#;
+    let used = format!("Idempotency-Key: {USED_KEY}\r\n");
+    assert_eq!(refused(&tenants.submit("all", &used, broken).await), code(422, "idempotency_key_reused"));
+    for headers in ["", "Idempotency-Key: new\r\n"] {
+        assert_eq!(refused(&tenants.submit("all", headers, broken).await), code(400, "unsupported_language"));
+    }
+    assert_eq!(
+        refused(&tenants.submit("all", &used, "{").await),
+        code(400, "invalid_json"),
+        "that is no job"
+    );
+    let mut open = tenants.connect().await;
+    let head = tenants.head("all", "POST /v1/jobs");
+    let length = broken.len();
+    let typed = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
+    open.write_all(format!("{head}Expect: 100-continue\r\n{typed}").as_bytes()).await.unwrap();
+    let mut go = [0; 25];
+    tokio::io::AsyncReadExt::read_exact(&mut open, &mut go).await.unwrap();
+    tenants.stopping.cancel();
+    open.write_all(broken.as_bytes()).await.unwrap();
+    assert_eq!(refused(&Answer::read(&mut open).await), code(503, "shutting_down"));
+    assert!(tenants.service.calls().is_empty());
 }

@@ -1,6 +1,7 @@
 //! A service that answers with fixed views, keeps a line of what it was asked, and ends flights and jobs when told.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,10 @@ use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
 use mesh_protocol::api::node::{Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, Status};
+use mesh_protocol::evidence::canonical::Value;
+use mesh_protocol::evidence::chain::Chain;
+use mesh_protocol::evidence::event::EventKind;
+use mesh_protocol::evidence::limits;
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MessageId, NodeId, TicketId};
 use mesh_protocol::isolation::IsolationClass;
@@ -29,6 +34,8 @@ use tokio::sync::watch;
 pub(crate) const MISSING: &str = "missing";
 /// An address that nothing ever answers.
 pub(crate) const SILENT: &str = "@silent";
+/// A key that was used for a job.
+pub(crate) const USED_KEY: &str = "used";
 /// The bytes of every job's evidence: not text, so that any conversion on the way would show.
 pub(crate) const EVIDENCE: &[u8] = &[0, 0xff, b'{', 0x80, b'\n'];
 
@@ -38,12 +45,18 @@ pub(crate) struct Scripted {
     calls: Mutex<Vec<String>>,
     seen: watch::Sender<usize>,
     ended: watch::Sender<bool>,
+    talks: AtomicBool,
 }
 
 impl Scripted {
     pub(crate) fn new() -> Self {
         let (seen, ended) = (watch::Sender::new(0), watch::Sender::new(false));
-        Self { calls: Mutex::new(Vec::new()), seen, ended }
+        Self { calls: Mutex::new(Vec::new()), seen, ended, talks: AtomicBool::new(false) }
+    }
+
+    /// From now on jobs never stop talking.
+    pub(crate) fn talk(&self) {
+        self.talks.store(true, Ordering::Relaxed);
     }
 
     /// What it was asked, oldest first: `<operation> <caller> <arguments>`.
@@ -351,6 +364,16 @@ impl Service for Scripted {
         wait: Duration,
     ) -> Result<EventPage, ApiError> {
         self.note("job_events", who, format!("{id} {} {}", behind.after, wait.as_secs()));
+        if self.talks.load(Ordering::Relaxed) {
+            let mut chain = Chain::new(id.to_string());
+            let text = Value::of(&"x".repeat(64 * 1024), &limits::EVENT).unwrap();
+            chain.append(1, EventKind::Stdout, text).unwrap();
+            return Ok(EventPage {
+                events: chain.into_events(),
+                next_cursor: behind.after + 1,
+                ended: false,
+            });
+        }
         Ok(EventPage { events: Vec::new(), next_cursor: behind.after, ended: self.has_ended(wait).await })
     }
 
@@ -362,6 +385,11 @@ impl Service for Scripted {
     async fn job_capabilities(&self, who: &Principal) -> Result<JobCapabilities, ApiError> {
         self.note("job_capabilities", who, String::new());
         Ok(capabilities())
+    }
+
+    async fn job_key_reused(&self, _: &Principal, key: Option<&str>) -> Result<Option<ApiError>, ApiError> {
+        let reused = ApiError::new(ErrorKind::Conflict, "idempotency_key_reused", "it was used");
+        Ok(key.filter(|key| *key == USED_KEY).map(|_| reused))
     }
 
     async fn job_load(&self, who: &Principal) -> Result<JobLoad, ApiError> {

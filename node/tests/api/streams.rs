@@ -1,6 +1,8 @@
 //! Streams of events: who opens one, what may be said on it, how it ends. In frames of our own (RFC 6455, section 5), so
 //! that also what no library would send is sent.
 
+use std::time::{Duration, Instant};
+
 use mesh_node::api::v1::limits::{Limits, Share};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -146,4 +148,38 @@ async fn what_is_not_a_websocket_is_told_so_and_streams_take_room() {
     let second = open(&tenants, &stream_head(&tenants, "read")).await.unwrap_err();
     assert_eq!(refused(&second), (429, "tenant_stream_capacity".to_owned()));
     let _other = open(&tenants, &stream_head(&tenants, "other")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_let_go_and_its_place_is_free_again() {
+    let share = Share { all: 2, each: 1 };
+    let send_within = Duration::from_millis(200);
+    let tenants = Tenants::with(Limits { streams: share, send_within, ..Limits::default() });
+    tenants.service.talk();
+    let mut deaf = open(&tenants, &stream_head(&tenants, "all")).await.unwrap();
+    let refusal = open(&tenants, &stream_head(&tenants, "read")).await.unwrap_err();
+    assert_eq!(refused(&refusal), (429, "tenant_stream_capacity".to_owned()));
+    // Refused until the first was let go, and never with anything else.
+    while let Err(refusal) = open(&tenants, &stream_head(&tenants, "read")).await {
+        assert_eq!(refused(&refusal), (429, "tenant_stream_capacity".to_owned()));
+    }
+    // What was on its way arrives, and then nothing: the connection is closed, not kept.
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), deaf.read_to_end(&mut rest)).await;
+    assert!(read.is_ok(), "the stream has an end");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_is_kept_however_long_it_goes_on() {
+    let send_within = Duration::from_millis(200);
+    let tenants = Tenants::with(Limits { send_within, ..Limits::default() });
+    tenants.service.talk();
+    let mut stream = open(&tenants, &stream_head(&tenants, "all")).await.unwrap();
+    let (mut heard, began) = (0, Instant::now());
+    let mut page = vec![0; 64 * 1024];
+    while began.elapsed() < 3 * send_within {
+        let more = stream.read(&mut page).await.unwrap();
+        assert!(more > 0, "closed after {heard} bytes");
+        heard += more;
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
+use mesh_node::api::v1::keys::Authority;
 use mesh_node::api::v1::keys::file::KeyFile;
 use mesh_node::api::v1::limits::Limits;
 use mesh_node::api::v1::metrics::MetricsToken;
@@ -93,6 +94,11 @@ impl Tenants {
             ],
         );
         let keys = Arc::new(KeyFile::read(&credentials, &pepper).unwrap());
+        Self::known_by(dir, keys, limits)
+    }
+
+    /// The same, where somebody else knows the keys.
+    pub(crate) fn known_by(dir: TempDir, keys: Arc<dyn Authority>, limits: Limits) -> Self {
         let port = listener::bind_tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = port.local_addr().unwrap();
         let (service, stopping) = (Arc::new(Scripted::new()), CancellationToken::new());

@@ -21,9 +21,6 @@ use crate::mesh::Node;
 const PEPPER: [u8; 32] = [3; 32];
 const TENANTS: [&str; 2] = ["acme", "umbrella"];
 
-/// Longest a sandbox is looked at on a busy machine.
-const LOOKED_AT_WITHIN: Duration = Duration::from_secs(120);
-
 fn key(tenant: &str) -> String {
     format!("mesh_{tenant}-1_{}", "k".repeat(40))
 }
@@ -34,29 +31,29 @@ fn private(path: &Path, text: &str) {
 }
 
 /// A node with two tenants, and where its job API is.
-struct Server {
-    node: Node,
+pub(crate) struct Server {
+    pub(crate) node: Node,
     address: SocketAddr,
 }
 
 /// An answer.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    fn code(&self) -> (u16, Value) {
+    pub(crate) fn code(&self) -> (u16, Value) {
         (self.status, self.json()["error"]["code"].clone())
     }
 }
@@ -103,25 +100,12 @@ impl Server {
         Self::running_with(root, "[executor]\nslots = 2\n").await
     }
 
-    async fn running_with(root: &Path, executor: &str) -> Option<Self> {
+    pub(crate) async fn running_with(root: &Path, executor: &str) -> Option<Self> {
         let server = Self::start(root, executor).await;
-        let deadline = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
-        loop {
-            let executor = server.node.client.status().await.unwrap().executor;
-            if !executor.classes.is_empty() {
-                return Some(server);
-            }
-            if let Some(why) = executor.unavailable.filter(|why| why.contains("not installed")) {
-                assert!(std::env::var_os("MESH_REQUIRE_SANDBOX").is_none(), "{why}");
-                eprintln!("SKIPPED: {why}");
-                return None;
-            }
-            assert!(tokio::time::Instant::now() < deadline, "a sandbox is offered");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        server.node.runs_jobs().await.then_some(server)
     }
 
-    async fn send(&self, tenant: &str, line: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) async fn send(&self, tenant: &str, line: &str, headers: &str, body: &str) -> Answer {
         let (host, key, length) = (self.address, key(tenant), body.len());
         let request = format!(
             "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{headers}\
@@ -130,11 +114,11 @@ impl Server {
         exchange(TcpStream::connect(self.address).await.unwrap(), &request).await
     }
 
-    async fn get(&self, tenant: &str, path: &str) -> Answer {
+    pub(crate) async fn get(&self, tenant: &str, path: &str) -> Answer {
         self.send(tenant, &format!("GET {path}"), "", "").await
     }
 
-    async fn submit(&self, tenant: &str, idempotency: &str, job: &Value) -> Answer {
+    pub(crate) async fn submit(&self, tenant: &str, idempotency: &str, job: &Value) -> Answer {
         let header = match idempotency {
             "" => String::new(),
             key => format!("Idempotency-Key: {key}\r\n"),
@@ -143,14 +127,14 @@ impl Server {
     }
 
     /// The place of a job that was accepted.
-    async fn accepted(&self, tenant: &str, job: &Value) -> String {
+    pub(crate) async fn accepted(&self, tenant: &str, job: &Value) -> String {
         let answer = self.submit(tenant, "", job).await;
         assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
         answer.header("location").unwrap().to_owned()
     }
 
     /// A job that has ended and is attested.
-    async fn attested(&self, tenant: &str, place: &str) -> Value {
+    pub(crate) async fn attested(&self, tenant: &str, place: &str) -> Value {
         loop {
             assert!(self.get(tenant, &format!("{place}/result?wait_seconds=60")).await.status < 300);
             let detail = self.get(tenant, place).await.json();
@@ -197,6 +181,7 @@ async fn a_job_over_http_takes_files_leaves_files_and_is_proven() {
     for bytes in [&envelope, &stored] {
         assert_eq!(bytes.header("x-content-sha256"), Some(Digest::of(&bytes.body).to_string().as_str()));
     }
+    assert_eq!(stored.json()["stdout"], "one\ntwo\n", "what is signed are the bytes, not the lines");
     let published = server.get("acme", "/v1/attestation/public-key").await.json();
     let signer = server.node.client.status().await.unwrap().node;
     let expected = Expected {
@@ -232,6 +217,8 @@ async fn another_tenants_job_is_answered_as_one_that_does_not_exist_on_every_rou
         ("GET", "/replay"),
         ("GET", "/attestation"),
         ("GET", "/result-artifact"),
+        ("GET", "/stream"),
+        ("POST", "/stream-ticket"),
     ] {
         let mut bodies = Vec::new();
         for place in [&place, &other, &"/v1/jobs/nonsense".to_owned()] {

@@ -11,4 +11,6 @@ mod asks;
 mod http;
 mod jobs;
 mod mesh;
+mod submissions;
+mod tenants;
 mod trust;

@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// How long anything a test waits for may take.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 
+/// Longest a sandbox is looked at on a busy machine.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(120);
+
 /// An agent that says its task back.
 pub(crate) const ECHO: &str = "[[agent]]\nname = \"echo\"\ncommand = [\"/bin/cat\"]\n";
 
@@ -81,10 +84,7 @@ impl Node {
 
     /// One more client for its operator, with connections of its own.
     pub(crate) fn another_client(&self) -> Client {
-        let socket = Home::open(&self.dir).unwrap().socket(|_| None).unwrap();
-        let token = Token::read(&self.dir.join("tokens/operator")).unwrap();
-        let (home, lock) = (self.dir.clone(), self.dir.join("mesh.lock"));
-        Client::new(Endpoint { home, lock, socket, token: Some(token) })
+        self.client_by(self.socket())
     }
 
     /// A client of this node for whoever holds the token in this file, once the file is there.
@@ -94,8 +94,7 @@ impl Node {
             assert!(tokio::time::Instant::now() < deadline, "{} should be there", token.display());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let socket = Home::open(&self.dir).unwrap().socket(|_| None).unwrap();
-        let (home, lock) = (self.dir.clone(), self.dir.join("mesh.lock"));
+        let (home, lock, socket) = (self.dir.clone(), self.dir.join("mesh.lock"), self.socket());
         Client::new(Endpoint { home, lock, socket, token: Some(Token::read(token).unwrap()) })
     }
 
@@ -118,6 +117,36 @@ impl Node {
             assert!(tokio::time::Instant::now() < deadline, "{what}: {status:#?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Waits until this node knows what it can run. Without a sandbox on this machine says why the test is skipped.
+    pub(crate) async fn runs_jobs(&self) -> bool {
+        let deadline = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
+        loop {
+            let executor = self.client.status().await.unwrap().executor;
+            if !executor.classes.is_empty() {
+                return true;
+            }
+            if let Some(why) = executor.unavailable.filter(|why| why.contains("not installed")) {
+                assert!(std::env::var_os("MESH_REQUIRE_SANDBOX").is_none(), "{why}");
+                eprintln!("SKIPPED: {why}");
+                return false;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "a sandbox is offered");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Where this node's socket is.
+    pub(crate) fn socket(&self) -> PathBuf {
+        Home::open(&self.dir).unwrap().socket(|_| None).unwrap()
+    }
+
+    /// A client of this node that goes another way to its socket.
+    pub(crate) fn client_by(&self, socket: PathBuf) -> Client {
+        let token = Token::read(&self.dir.join("tokens/operator")).unwrap();
+        let (home, lock) = (self.dir.clone(), self.dir.join("mesh.lock"));
+        Client::new(Endpoint { home, lock, socket, token: Some(token) })
     }
 
     /// Waits until this node sees the peer in a state.

@@ -81,6 +81,11 @@ pub enum AttestationView {
         /// Which check failed.
         reason: String,
     },
+    /// The job has ended here and could not be signed yet. That is tried again: a few times soon, then at each start.
+    Unsigned {
+        /// How often it failed.
+        failures: u32,
+    },
 }
 
 /// A job: `GET /v1/jobs`, `GET /v1/jobs/{id}`, `GET /v1/jobs/{id}/result?wait_seconds=`.

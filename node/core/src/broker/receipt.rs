@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use crate::deadline::{self, Deadline};
-use crate::store::{Record, StoreError, Table, get};
+use crate::store::{Record, Store, StoreError, Table, get};
 use crate::turn::Turn;
 
 /// Longest id a caller may choose, in bytes of visible ASCII.
@@ -58,16 +58,13 @@ pub(crate) fn look_up<T: DeserializeOwned>(
         let error = ApiError::new(ErrorKind::Invalid, "invalid_idempotency_key", message);
         return Ok(Lookup::Refused(error.hint("leave it out, or make it of letters and digits")));
     }
-    let (kind, caller) = scope;
-    let key = format!("{kind}\n{caller}\n{id}");
+    let key = key_of(scope, id);
     let fingerprint = fingerprint();
     let Some(given) = get::<Given>(turn.tx, &key)? else {
         return Ok(Lookup::New(Some(Slot { key, fingerprint })));
     };
     if given.fingerprint != fingerprint {
-        let message = format!("request id `{id}` was used for another request");
-        let error = ApiError::new(ErrorKind::Conflict, "idempotency_key_reused", message);
-        return Ok(Lookup::Refused(error.hint("use a new id for a new request")));
+        return Ok(Lookup::Refused(reused(id)));
     }
     match serde_json::from_str(&given.receipt) {
         Ok(receipt) => Ok(Lookup::Replay(receipt)),
@@ -77,6 +74,22 @@ pub(crate) fn look_up<T: DeserializeOwned>(
             "the first receipt cannot be read",
         ))),
     }
+}
+
+fn key_of((kind, caller): (&str, &str), id: &str) -> String {
+    format!("{kind}\n{caller}\n{id}")
+}
+
+/// Whether a caller has used an id, whatever for.
+pub(crate) fn is_used(store: &dyn Store, scope: (&str, &str), id: &str) -> Result<bool, StoreError> {
+    Ok(get::<Given>(store, &key_of(scope, id))?.is_some())
+}
+
+/// The refusal of an id that was used for something else.
+pub(crate) fn reused(id: &str) -> ApiError {
+    let message = format!("request id `{id}` was used for another request");
+    let error = ApiError::new(ErrorKind::Conflict, "idempotency_key_reused", message);
+    error.hint("use a new id for a new request")
 }
 
 /// What two requests with the same content have in common, where nothing better is known.

@@ -26,7 +26,9 @@ use crate::broker::receipt::Given;
 use crate::deadline::{self, Deadline};
 use crate::event::{Action, JobTicket, Reply};
 use crate::evidence::{self, Attested, Evidence};
-use crate::limits::{JOB_EVENTS_BYTES_MAX, OPEN_BATCH, SILENCE_MAX_MS, SWEEP_BATCH};
+use crate::limits::{
+    JOB_EVENTS_BYTES_MAX, JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_MAX, OPEN_BATCH, SILENCE_MAX_MS, SWEEP_BATCH,
+};
 use crate::outbox::{Class, WithdrawOutcome};
 use crate::parts;
 use crate::store::{Record, StoreError, Table, get, scan_prefix};
@@ -83,7 +85,7 @@ impl Record for Job {
     type Key = JobId;
 }
 
-/// That the end of a job is not attested yet.
+/// That the end of a job is to be signed here: because this node decided it, or could not sign it when it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Unattested;
 
@@ -160,6 +162,12 @@ pub(crate) fn ended(
     let refused = ended.evidence.is_empty() && !ended.result.may_have_run;
     if !refused {
         keep_proof(turn, from, (id, &mut job), &ended)?;
+        if !ended.evidence.is_empty() {
+            // What could not be signed was interrupted by a crash, and that was.
+            turn.tx.delete::<Unattested>(&id);
+        } else if get::<Unattested>(turn.tx, &id)?.is_some() {
+            job.attested = count_failure(turn, id, &job.attested);
+        }
     }
     let Ended { result, outputs, .. } = ended;
     outputs::put(turn.tx, id, outputs);
@@ -230,19 +238,58 @@ pub(crate) fn attested_here(turn: &mut Turn<'_, '_>, id: JobId, proof: &[u8]) ->
     turn.tx.delete::<Unattested>(&id);
     let Some(mut job) = get::<Job>(turn.tx, &id)? else { return Ok(()) };
     let Some(result) = job.result.clone() else { return Ok(()) };
-    let ended = Ended { result, evidence: proof.to_vec(), outputs: Vec::new() };
+    let ended = Ended { result, evidence: proof.to_vec(), outputs: outputs::of(turn.tx, id)? };
     keep_proof(turn, turn.site.me, (id, &mut job), &ended)?;
     turn.tx.put(&id, &job);
     turn.actions.push(Action::JobChanged(id));
     Ok(())
 }
 
+/// The end of a job could not be signed here. A peer's job goes back to it without a proof: only what is kept here can
+/// be signed later.
+pub(crate) fn unsigned(turn: &mut Turn<'_, '_>, origin: NodeId, id: JobId) -> Result<(), StoreError> {
+    if origin != turn.site.me {
+        return Ok(());
+    }
+    let Some(mut job) = get::<Job>(turn.tx, &id)? else { return Ok(()) };
+    let signed = matches!(job.attested, Attested::Verified { .. } | Attested::Unverified(_));
+    let anothers = job.node != turn.site.me && !job.status.is_terminal();
+    if signed || anothers {
+        return Ok(());
+    }
+    turn.tx.put(&id, &Unattested);
+    // Its end, which comes next, finds that.
+    if job.status.is_terminal() {
+        job.attested = count_failure(turn, id, &job.attested);
+        turn.tx.put(&id, &job);
+        turn.actions.push(Action::JobChanged(id));
+    }
+    Ok(())
+}
+
+/// Counts a failure, and has it tried again unless it failed too often; then the next start does.
+fn count_failure(turn: &mut Turn<'_, '_>, id: JobId, before: &Attested) -> Attested {
+    let failures = match before {
+        Attested::Unsigned { failures } => failures.saturating_add(1),
+        _ => 1,
+    };
+    if failures < JOB_SIGNINGS_MAX {
+        let pause_ms = JOB_SIGN_AGAIN_MS << (failures - 1);
+        deadline::set(turn, turn.now.node.plus_ms(pause_ms), Deadline::AttestJob(id));
+    }
+    Attested::Unsigned { failures }
+}
+
+/// It is time to sign an end that could not be signed.
+pub(crate) fn attest_again(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreError> {
+    let job = get::<Unattested>(turn.tx, &id)?.map(|_| get::<Job>(turn.tx, &id)).transpose()?.flatten();
+    job.map_or(Ok(()), |job| attest(turn, id, &job))
+}
+
 /// After a restart: what was to be signed is signed now.
 pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
     for (id, Unattested) in scan_prefix(turn.tx, &(), OPEN_BATCH)? {
-        if let Some(job) = get::<Job>(turn.tx, &id)? {
-            attest(turn, id, &job)?;
-        }
+        attest_again(turn, id)?;
     }
     Ok(())
 }

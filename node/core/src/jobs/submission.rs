@@ -7,6 +7,9 @@ use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::job::JobError;
 
 use super::outline::Outline;
+use super::submit::KIND;
+use crate::broker::receipt;
+use crate::store::{Store, StoreError};
 
 /// A checked request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,20 @@ impl Submission {
     pub fn bytes(&self) -> usize {
         self.request.spec.bytes()
     }
+}
+
+/// What is said of a job that is none, when its tenant used its idempotency key before: nothing that was accepted can
+/// be the same as what cannot be. `None` when the key is new, and what is wrong with the job is what is wrong.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn reused_key(
+    store: &dyn Store,
+    tenant: &str,
+    idempotency_key: Option<&str>,
+) -> Result<Option<ApiError>, StoreError> {
+    let Some(key) = idempotency_key else { return Ok(None) };
+    Ok(receipt::is_used(store, (KIND, tenant), key)?.then(|| receipt::reused(key)))
 }
 
 /// A job's error as the API says it.

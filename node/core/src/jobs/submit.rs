@@ -25,6 +25,9 @@ use crate::store::{StoreError, get};
 use crate::turn::{Sent, Turn};
 use crate::{parts, placement};
 
+/// What receipts of jobs are kept under.
+pub(super) const KIND: &str = "run";
+
 /// Accepts a job: placed, or refused before anything is stored.
 pub(crate) fn run(
     turn: &mut Turn<'_, '_>,
@@ -34,7 +37,7 @@ pub(crate) fn run(
     let Submission { request, fingerprint, asked } = submission;
     let tenant = caller.tenant();
     let own_key = request.idempotency_key.as_deref();
-    let slot = match receipt::look_up(turn, ("run", &tenant), own_key, || *fingerprint.as_bytes())? {
+    let slot = match receipt::look_up(turn, (KIND, &tenant), own_key, || *fingerprint.as_bytes())? {
         Lookup::New(slot) => slot,
         Lookup::Replay(given) => return replay(turn, given),
         Lookup::Refused(error) => return Ok(Reply::Refused(error)),

@@ -15,3 +15,4 @@ mod jobs;
 mod moving;
 mod pair;
 mod parts;
+mod signing;

@@ -18,7 +18,6 @@ mod native;
 mod private;
 mod providers;
 mod routes;
-mod rules;
 
 mod stand_ins;
 mod tools;

@@ -229,6 +229,8 @@ pub(super) struct SignedAttestations {
 pub(super) struct Service {
     pub(super) version: String,
     pub(super) uptime_ms: u64,
+    /// Always `production`: no rule is looser anywhere.
+    pub(super) environment: &'static str,
     pub(super) execution: Execution,
     pub(super) scheduler: Scheduler,
     pub(super) storage_ready: bool,

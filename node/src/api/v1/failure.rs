@@ -158,3 +158,35 @@ pub(super) async fn no_such_route() -> Refusal {
 pub(super) async fn no_such_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this route does not know that method")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_node_says_has_the_status_of_its_code() {
+        use ErrorKind::{Busy, Conflict, Internal, Invalid, NotFound, Unavailable};
+        for (kind, code, status, retryable) in [
+            (Unavailable, "minimum_isolation_unsatisfied", 422, false),
+            (Unavailable, "runtime_unavailable", 422, false),
+            (Unavailable, "runtime_pack_unavailable", 422, false),
+            (Conflict, "idempotency_key_reused", 422, false),
+            (Busy, "tenant_queue_saturated", 429, true),
+            (Busy, "tenant_storage_quota", 429, true),
+            (Busy, "queue_saturated", 503, true),
+            (Busy, "storage_capacity", 503, true),
+            (Unavailable, "shutting_down", 503, true),
+            (Unavailable, "storage_reserve", 507, true),
+            (NotFound, "job_not_found", 404, false),
+            (NotFound, "attestation_unavailable", 404, false),
+            (Invalid, "invalid_cursor", 400, false),
+            (Internal, "internal_error", 500, true),
+        ] {
+            let refusal = Refusal::from(ApiError::new(kind, code, "no"));
+            assert_eq!((refusal.status.as_u16(), refusal.code.as_str()), (status, code));
+            assert_eq!(refusal.retryable(), retryable, "{code}");
+            let after = refusal.into_response().headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(after, retryable, "{code}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ use hyper::body::Body as _;
 use mesh_protocol::id::JobId;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::Api;
 use super::documents::{ErrorBody, ErrorDocument};
@@ -138,7 +139,7 @@ async fn check<S: Service>(
     next: Next,
 ) -> Response {
     let mut tenant = None;
-    let response = match let_in(route, &api, &mut request, &mut tenant) {
+    let response = match let_in(route, &api, &mut request, &mut tenant).await {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -147,7 +148,7 @@ async fn check<S: Service>(
 }
 
 /// Whether a request may go on to its handler; on whose behalf is then with it.
-fn let_in<S>(
+async fn let_in<S: Service>(
     route: Route,
     api: &Api<S>,
     request: &mut Request,
@@ -155,13 +156,13 @@ fn let_in<S>(
 ) -> Result<(), Refusal> {
     let known = match route.access() {
         Access::Anyone | Access::MetricsToken => None,
-        Access::Key(scope) => Some((identify(&api.authorities, request.headers())?, scope)),
+        Access::Key(scope) => Some((identify(&api.authorities, request.headers()).await?, scope)),
         Access::KeyOrTicket(scope) => {
             let by_ticket =
                 ticket(request).filter(|_| !request.headers().contains_key(header::AUTHORIZATION));
             let tenancy = match by_ticket {
                 Some((ticket, job)) => redeemed(api, ticket, job)?,
-                None => identify(&api.authorities, request.headers())?,
+                None => identify(&api.authorities, request.headers()).await?,
             };
             Some((tenancy, scope))
         }
@@ -203,7 +204,7 @@ fn redeemed<S>(api: &Api<S>, ticket: &str, job: Option<JobId>) -> Result<Tenancy
 }
 
 /// Whose key the request carries. A credential that is there and wrong is another error than none.
-fn identify(authorities: &[Arc<dyn Authority>], headers: &HeaderMap) -> Result<Tenancy, Refusal> {
+async fn identify(authorities: &[Arc<dyn Authority>], headers: &HeaderMap) -> Result<Tenancy, Refusal> {
     if !headers.contains_key(header::AUTHORIZATION) {
         return Err(Refusal::unauthorized("missing_api_key", "this needs a key", None));
     }
@@ -214,14 +215,24 @@ fn identify(authorities: &[Arc<dyn Authority>], headers: &HeaderMap) -> Result<T
         let message = "the `Authorization` header is not one bearer token";
         return Err(Refusal::unauthorized("invalid_authorization", message, Some("invalid_request")));
     };
+    // Whoever knows keys may look into files. No more do so at once than there may be requests.
+    let (authorities, token) = (authorities.to_vec(), Zeroizing::new(token.to_owned()));
+    let found = tokio::task::spawn_blocking(move || tenancy(&authorities, &token)).await;
+    let refused =
+        || Refusal::unauthorized("invalid_api_key", "the key is not good here", Some("invalid_token"));
+    found.map_err(|_| Refusal::internal())?.ok_or_else(refused)
+}
+
+/// Whose token it is, by the first authority that knows its kind.
+fn tenancy(authorities: &[Arc<dyn Authority>], token: &str) -> Option<Tenancy> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     for authority in authorities {
         match authority.look_up(token, now_ms) {
-            Known::Tenancy(tenancy) => return Ok(tenancy),
-            Known::Refused => break,
+            Known::Tenancy(tenancy) => return Some(tenancy),
+            Known::Refused => return None,
             Known::NotOurs => {}
         }
     }
-    Err(Refusal::unauthorized("invalid_api_key", "the key is not good here", Some("invalid_token")))
+    None
 }

@@ -14,7 +14,7 @@ use mesh_protocol::api::job::{JobFilter, JobReceipt, JobView, RunRequest};
 use mesh_protocol::evidence::digest::Digest;
 use mesh_protocol::evidence::{artifact, dsse};
 use mesh_protocol::id::JobId;
-use mesh_protocol::job::JobStatus;
+use mesh_protocol::job::{JobError, JobStatus};
 
 use super::Api;
 use super::body::{self, Job, Query};
@@ -41,7 +41,10 @@ pub(super) async fn submit<S: Service>(
     let place = api.bodies.take(&tenancy.tenant)?;
     let (document, headers) = body::job(request, &api).await?;
     let idempotency_key = body::idempotency_key(&headers)?;
-    let spec = document.into_spec()?;
+    let spec = match document.into_spec() {
+        Ok(spec) => spec,
+        Err(invalid) => return Err(refusal(&api, &tenancy, idempotency_key.as_deref(), invalid).await),
+    };
     let request = RunRequest { idempotency_key, ..RunRequest::new(spec) };
     let accepting = tokio::spawn(async move {
         let accepted = api.answer(api.service.run(&tenancy.who, request)).await;
@@ -49,6 +52,21 @@ pub(super) async fn submit<S: Service>(
         accepted
     });
     accepting.await.map_err(|_| Refusal::internal())?.map(|receipt| accepted(&receipt))
+}
+
+/// What is said of a job that is none: first what its key says, then that the node stops, then what is wrong with it.
+async fn refusal<S: Service>(
+    api: &Api<S>,
+    tenancy: &Tenancy,
+    key: Option<&str>,
+    invalid: JobError,
+) -> Refusal {
+    match api.answer(api.service.job_key_reused(&tenancy.who, key)).await {
+        Err(refusal) => refusal,
+        Ok(Some(reused)) => reused.into(),
+        Ok(None) if api.stopping.is_cancelled() => Refusal::shutting_down(),
+        Ok(None) => invalid.into(),
+    }
 }
 
 fn accepted(receipt: &JobReceipt) -> Response {

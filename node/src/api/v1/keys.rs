@@ -4,7 +4,14 @@
 //! another kind. Tenants' keys come from a file ([`file::KeyFile`]); the operator's token is good where the operator reaches the
 //! listener, on the Unix socket. Signed tokens of an identity provider would be a third authority; none is built.
 
+pub mod book;
+mod credential;
 pub mod file;
+mod private;
+
+pub use credential::Credential;
+pub use private::KeysError;
+pub(super) use private::read as read_private;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,7 +54,8 @@ pub struct Tenancy {
 
 /// Somebody who knows credentials.
 pub trait Authority: Debug + Send + Sync {
-    /// Whose token this is at this time. Takes as long for a token it does not know as for one it does.
+    /// Whose token this is at this time. Takes as long for a token it does not know as for one it does. It is called on
+    /// a thread that may wait for a disk.
     fn look_up(&self, token: &str, now_ms: u64) -> Known;
 }
 

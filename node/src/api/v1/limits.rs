@@ -102,6 +102,8 @@ pub struct Limits {
     pub body_within: Duration,
     /// [`ANSWER_WITHIN`].
     pub answer_within: Duration,
+    /// [`SEND_WITHIN`].
+    pub send_within: Duration,
 }
 
 impl Default for Limits {
@@ -115,6 +117,7 @@ impl Default for Limits {
             streams: Share { all: STREAMS_MAX, each: TENANT_STREAMS_MAX },
             body_within: BODY_WITHIN,
             answer_within: ANSWER_WITHIN,
+            send_within: SEND_WITHIN,
         }
     }
 }

@@ -22,6 +22,17 @@ pub enum Scope {
     Metrics,
 }
 
+impl std::str::FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|scope| scope.name() == text);
+        known.ok_or_else(|| {
+            format!("there is no scope `{text:.40}`: {} are", Self::ALL.map(Self::name).join(", "))
+        })
+    }
+}
+
 impl Scope {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Submit, Self::Read, Self::Cancel, Self::Service, Self::Metrics];

@@ -86,6 +86,7 @@ pub(super) async fn status<S: Service>(
         execution: execution(&known),
         version: known.version,
         uptime_ms: status.as_ref().map_or(0, |status| status.uptime_ms),
+        environment: "production",
         scheduler: Scheduler {
             workers: known.slots,
             queue_capacity: load.queued_max,

@@ -19,7 +19,7 @@ use super::body::{Job, Query};
 use super::documents::StreamTicket;
 use super::failure::Refusal;
 use super::handlers::{Caller, Shared};
-use super::limits::{CLOSE_WITHIN, HEARD_BYTES_MAX, SEND_WITHIN, TICKET_SECONDS};
+use super::limits::{CLOSE_WITHIN, HEARD_BYTES_MAX, TICKET_SECONDS};
 use crate::service::{EVENT_ROWS_DEFAULT, EventCursor, Principal, Service};
 
 /// How long one look for new events waits for some.
@@ -57,7 +57,7 @@ pub(super) async fn open<S: Service>(
     let place = api.streams.take(&tenancy.tenant)?;
     Ok(upgrade.on_upgrade(move |mut socket| async move {
         if let Some((code, reason)) = follow(&mut socket, &api, (&tenancy.who, id), after).await {
-            close(&mut socket, code, reason).await;
+            close(&mut socket, api.limits.send_within, (code, reason)).await;
         }
         drop(place);
     }))
@@ -78,6 +78,7 @@ async fn follow<S: Service>(
     (who, job): (&Principal, JobId),
     mut after: u64,
 ) -> Option<Why> {
+    let within = api.limits.send_within;
     loop {
         let cursor = EventCursor { after, limit: Some(EVENT_ROWS_DEFAULT) };
         let next = tokio::select! {
@@ -87,7 +88,7 @@ async fn follow<S: Service>(
         };
         match next {
             Next::Heard(Some(Ok(Message::Text(text)))) if text.as_str() == "ping" => {
-                send(socket, Message::text("pong")).await?;
+                send(socket, within, Message::text("pong")).await?;
             }
             // Those of the protocol itself are answered where they are read.
             Next::Heard(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
@@ -98,7 +99,7 @@ async fn follow<S: Service>(
                     let Ok(text) = serde_json::to_string(event) else {
                         return Some((close_code::ERROR, "an event cannot be shown"));
                     };
-                    send(socket, Message::text(text)).await?;
+                    send(socket, within, Message::text(text)).await?;
                 }
                 after = page.next_cursor;
                 if page.ended {
@@ -111,14 +112,14 @@ async fn follow<S: Service>(
 }
 
 /// `None` when it did not go out in time.
-async fn send(socket: &mut WebSocket, message: Message) -> Option<()> {
-    tokio::time::timeout(SEND_WITHIN, socket.send(message)).await.ok()?.ok()
+async fn send(socket: &mut WebSocket, within: Duration, message: Message) -> Option<()> {
+    tokio::time::timeout(within, socket.send(message)).await.ok()?.ok()
 }
 
 /// Says why, and waits a moment for the client to have read it: a connection closed over what was not read is reset.
-async fn close(socket: &mut WebSocket, code: CloseCode, reason: &'static str) {
+async fn close(socket: &mut WebSocket, within: Duration, (code, reason): Why) {
     let frame = CloseFrame { code, reason: reason.into() };
-    if send(socket, Message::Close(Some(frame))).await.is_some() {
+    if send(socket, within, Message::Close(Some(frame))).await.is_some() {
         let answered = async { while let Some(Ok(_)) = socket.recv().await {} };
         let in_time = tokio::time::timeout(CLOSE_WITHIN, answered).await.is_ok();
         tracing::trace!(in_time, "closed a stream");

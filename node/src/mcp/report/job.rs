@@ -74,7 +74,7 @@ impl From<JobResult> for JobEnd {
 /// What the node says of the signed record of this job. It tells who signed, not that the job did well.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AttestationReport {
-    /// `pending`, `missing`, `verified` (by your node, on arrival) or `unverified`.
+    /// `pending`, `missing`, `verified` (by your node, on arrival), `unverified` or `unsigned` (not yet).
     state: &'static str,
     /// Why there is none, or which check failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +98,10 @@ impl From<AttestationView> for AttestationReport {
             AttestationView::Pending => bare("pending"),
             AttestationView::Missing { reason } => Self { reason: Some(reason), ..bare("missing") },
             AttestationView::Unverified { reason } => Self { reason: Some(reason), ..bare("unverified") },
+            AttestationView::Unsigned { failures } => {
+                let reason = format!("signing it failed {failures} times; your node tries again");
+                Self { reason: Some(reason), ..bare("unsigned") }
+            }
             AttestationView::Verified { signer, key_id, event_chain_complete } => Self {
                 signer: Some(signer.to_string()),
                 key_id: Some(key_id),
