@@ -13,5 +13,6 @@ mod contract;
 mod hostile;
 mod jobs;
 mod moving;
+mod operations;
 mod pair;
 mod parts;
