@@ -140,7 +140,7 @@ impl Links {
 
     fn handle_improve(&mut self, peer: NodeId, addresses: &[SocketAddr]) -> Vec<Output> {
         let Some(pair) = self.pairs.get(&peer) else { return Vec::new() };
-        if pair.dial.is_some() || !pair.used.is_some_and(|key| key.relayed) {
+        if addresses.is_empty() || pair.dial.is_some() || !pair.used.is_some_and(|key| key.relayed) {
             return Vec::new();
         }
         self.start_dial(peer, addresses)
@@ -166,13 +166,15 @@ impl Links {
         if ours && pair.dial == Some(key.number) {
             pair.dial = None;
         }
+        // Also of one that is dead now: for whoever holds connections by their names there is one of each at a time.
+        let taken = pair.connections.contains_key(&key);
         let (dead, live): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut pair.connections).into_iter().partition(|(_, held)| held.boot != boot);
         pair.connections = live;
         let mut outputs: Vec<Output> = dead.into_keys().map(|key| Output::Close { peer, key }).collect();
         let impossible = peer == self.me || !(ours || key.dialler == peer);
         let crowded = pair.connections.len() >= CONNECTIONS_PER_PEER_MAX;
-        if impossible || crowded || pair.connections.contains_key(&key) {
+        if impossible || crowded || taken {
             outputs.push(Output::Refuse { peer, key });
         } else {
             if !key.relayed {

@@ -178,7 +178,7 @@ pub enum Output {
     Dial {
         /// Whom.
         peer: NodeId,
-        /// Where it says it is; never empty.
+        /// Where it says it is. None when it says nothing: then only another member can reach it.
         addresses: Vec<SocketAddr>,
     },
     /// Drop all connections to a peer: for the links machine.

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken test should stop")]
 
+#[path = "links/operations.rs"]
+mod operations;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_node_core::links::{

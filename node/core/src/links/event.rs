@@ -77,11 +77,11 @@ pub enum Input {
         peer: NodeId,
         /// Who waits.
         waiter: Option<Waiter>,
-        /// Where the peer says it is.
+        /// Where the peer says it is; none when only a third member can reach it.
         addresses: Vec<SocketAddr>,
     },
-    /// The peer is linked through a third member and may be reached without: dial it there. Does nothing while a dial
-    /// is under way, and when it is linked directly or not at all.
+    /// The peer is linked through a third member and may be reached without: dial it there. Does nothing without an
+    /// address, while a dial is under way, and when it is linked directly or not at all.
     Improve {
         /// Whom.
         peer: NodeId,
@@ -205,8 +205,8 @@ pub enum Output {
         /// Which.
         key: ConnectionKey,
     },
-    /// Close the connection just reported, and only that one: its name is impossible or there are too many. No
-    /// `Ended` follows.
+    /// Close the connection just reported, and only that one: its name is impossible or taken, or there are too many.
+    /// No `Ended` follows.
     Refuse {
         /// With whom.
         peer: NodeId,

@@ -1,4 +1,9 @@
 //! Dialling: who should be linked and is not, and when to try again. For ever, at a falling rate.
+//!
+//! A member that advertises no address is dialled too, since another member may reach it. That none does says nothing
+//! of it: only it can dial, and it may in a moment. So such a dial that fails begins no suspicion.
+
+use std::net::SocketAddr;
 
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::PeerState;
@@ -6,7 +11,7 @@ use rand::RngExt as _;
 use rand::seq::IteratorRandom as _;
 
 use super::peer::Dial;
-use super::timing::{HASTE_SPREAD_MS, LINK_IDLE_MS, SEEK_EVERY_MS, SEEK_FOR_MS, SPLIT_ONE_OF};
+use super::timing::{HASTE_SPREAD_MS, LINK_IDLE_MS, SEEK_EVERY_MS, SEEK_FOR_MS, SPLIT_ONE_OF, TAKEN_WAIT_MS};
 use super::{Membership, Output, Turn};
 use crate::links::{DialFailure, FailureKind};
 use crate::time::NodeTime;
@@ -18,6 +23,8 @@ pub(super) enum Haste {
     Now,
     /// Within [`HASTE_SPREAD_MS`], since many are.
     Spread,
+    /// Within [`TAKEN_WAIT_MS`] and not before half of it, since its link was taken away.
+    Later,
 }
 
 impl Membership {
@@ -101,6 +108,7 @@ impl Membership {
         peer.dial = Dial::At(turn.now.node.plus_ms(wait));
         self.inquire(turn, node);
         match failure.kind {
+            FailureKind::Passing if self.addresses(&node).is_empty() => {}
             FailureKind::Passing => self.suspect(turn, node, &failure.text),
             FailureKind::Refused => self.give_up(turn, node, Some((PeerState::Unreachable, &failure.text))),
             FailureKind::Incompatible => {
@@ -121,6 +129,7 @@ impl Membership {
         let wait = match haste {
             Haste::Now => 0,
             Haste::Spread => turn.rng.random_range(0..=HASTE_SPREAD_MS),
+            Haste::Later => turn.rng.random_range(TAKEN_WAIT_MS / 2..=TAKEN_WAIT_MS),
         };
         peer.backoff.reset();
         peer.dial = Dial::At(turn.now.node.plus_ms(wait));
@@ -147,20 +156,23 @@ impl Membership {
             if !matches!(peer.dial, Dial::At(at) if at <= now) {
                 continue;
             }
-            let record = self.directory.get(&node).map(|entry| &entry.record().advertisement);
-            match record.map(|advertisement| advertisement.addresses.clone()) {
-                _ if !wanted => peer.dial = Dial::Idle,
-                Some(addresses) if !addresses.is_empty() => {
-                    peer.dial = Dial::UnderWay;
-                    peer.address_tried = addresses.first().copied();
-                    turn.put(Output::Dial { peer: node, addresses });
-                }
-                None | Some(_) => {
-                    peer.dial = Dial::Idle;
-                    peer.note_error("it advertises no address: only it can dial", turn.moment());
-                }
+            if !wanted {
+                peer.dial = Dial::Idle;
+                continue;
             }
+            peer.dial = Dial::UnderWay;
+            let addresses = self.addresses(&node);
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.address_tried = addresses.first().copied();
+            }
+            turn.put(Output::Dial { peer: node, addresses });
         }
+    }
+
+    /// Where a member says it is.
+    fn addresses(&self, node: &NodeId) -> Vec<SocketAddr> {
+        let record = self.directory.get(node).map(|entry| entry.record());
+        record.map(|record| record.advertisement.addresses.clone()).unwrap_or_default()
     }
 
     /// Dials one lost peer whatever its back-off. A split leaves many such pairs, and the first that meets hastens all.

@@ -6,7 +6,7 @@ use mesh_protocol::peer::{BootId, PeerState};
 use super::dialling::Haste;
 use super::peer::{Dial, Peer, Rounds};
 use super::suspicion::Suspicion;
-use super::timing::{CAREFUL_MS, GAP_MS, ISOLATED_AFTER_MS};
+use super::timing::{CAREFUL_MS, GAP_MS, ISOLATED_AFTER_MS, TAKEN_WITHIN_MS};
 use super::{Membership, Output, Turn};
 use crate::time::NodeTime;
 
@@ -21,7 +21,9 @@ impl Membership {
         }
         let moment = turn.moment();
         let peer = self.peers.entry(node, moment);
-        peer.linked = true;
+        if !std::mem::replace(&mut peer.linked, true) {
+            peer.linked_at = turn.now.node;
+        }
         peer.used = turn.now.node;
         peer.dial = Dial::Idle;
         peer.backoff.reset();
@@ -41,13 +43,14 @@ impl Membership {
         if !peer.linked {
             return;
         }
+        let lived = turn.now.node.since(peer.linked_at);
         peer.unlink();
         if self.peers.is_neighbour(&node) {
             self.suspect(turn, node, &cause);
         } else {
             self.stop_watching(turn, node, &format!("its link ended: {cause}"));
         }
-        self.dial_soon(turn, node, Haste::Now);
+        self.dial_soon(turn, node, if lived < TAKEN_WITHIN_MS { Haste::Later } else { Haste::Now });
     }
 
     pub(super) fn handle_revoked(&mut self, turn: &mut Turn<'_>, node: NodeId) {

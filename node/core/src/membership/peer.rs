@@ -34,7 +34,7 @@ pub(super) struct Flight {
 /// Where the dialling of a peer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dial {
-    /// Nothing planned: it is linked, gone, or has no address.
+    /// Nothing planned: it is linked, gone, or not wanted.
     Idle,
     /// Next at this time.
     At(NodeTime),
@@ -60,6 +60,8 @@ pub(super) struct Peer {
     pub(super) since: Moment,
     pub(super) cause: Cow<'static, str>,
     pub(super) linked: bool,
+    /// Since when, if it is.
+    pub(super) linked_at: NodeTime,
     pub(super) dial: Dial,
     pub(super) backoff: Backoff,
     pub(super) last_failure: Option<FailureKind>,
@@ -100,6 +102,7 @@ impl Peer {
             since: now,
             cause: Cow::Borrowed("its record came"),
             linked: false,
+            linked_at: NodeTime(0),
             dial: Dial::Idle,
             backoff: Backoff::default(),
             last_failure: None,

@@ -53,6 +53,11 @@ pub const SPLIT_ONE_OF: u64 = 4;
 
 /// How long a link that is no neighbour's is kept after anybody last used it: a conversation's pauses, not a day's.
 pub const LINK_IDLE_MS: u64 = 60_000;
+/// A link that ends sooner than this was taken away: by the rule of which process counts, when another machine runs with
+/// this node's identity. Then the next dial waits, or the two would take turns as fast as they can shake hands.
+pub const TAKEN_WITHIN_MS: u64 = 5_000;
+/// How long it waits, from half of this on: less than any suspicion lasts.
+pub const TAKEN_WAIT_MS: u64 = 2_000;
 /// Dials that a healed split sets off are spread over this time.
 pub const HASTE_SPREAD_MS: u64 = 200;
 

@@ -13,6 +13,7 @@ mod contract;
 mod hostile;
 mod jobs;
 mod moving;
+mod operations;
 mod pair;
 mod parts;
 mod signing;

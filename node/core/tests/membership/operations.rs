@@ -184,7 +184,9 @@ fn check_outputs(bench: &Bench, outputs: &[Output]) {
     for output in outputs {
         match output {
             Output::Dial { peer, addresses } => {
-                assert!(!addresses.is_empty());
+                let record = bench.machine.directory().get(peer).map(|entry| entry.record());
+                let told = record.map(|record| record.advertisement.addresses.clone());
+                assert_eq!(*addresses, told.unwrap_or_default());
                 let view = bench.machine.peer(mesh_node_core::time::NodeTime(bench.now), peer).unwrap();
                 assert!(!view.linked, "a linked peer is dialled");
             }

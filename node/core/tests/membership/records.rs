@@ -6,7 +6,7 @@ use mesh_node_core::membership::{Input, Output};
 use mesh_protocol::id::MeshId;
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::probe::{Accusation, Probe, Standing};
-use mesh_protocol::record::{NodeRecord, RECORD_BYTES_MAX, RecordVersion, SignedRecord};
+use mesh_protocol::record::{Advertisement, NodeRecord, RECORD_BYTES_MAX, RecordVersion, SignedRecord};
 use mesh_protocol::sync::SyncFrame;
 use proptest::prelude::*;
 
@@ -75,6 +75,22 @@ fn two_machines_with_one_identity_raise_epochs_slowly_and_are_shown_as_duplicate
         bench.feed(Input::LinkUp { peer: id(PEER), boot: BootId(boot) });
     }
     assert_eq!(bench.peer(PEER).state, PeerState::Duplicate);
+}
+
+#[test]
+fn a_link_that_is_taken_away_at_once_is_dialled_a_moment_later_and_any_other_at_once() {
+    let mut bench = Bench::with_two_links();
+    let dialled = |outputs: &[Output]| {
+        outputs.iter().any(|output| matches!(output, Output::Dial { peer, .. } if *peer == id(PEER)))
+    };
+    let down = || Input::LinkDown { peer: id(PEER), cause: "superseded".to_owned() };
+    assert!(!dialled(&bench.feed(down())), "it was there for a moment");
+    assert!(!dialled(&bench.pass(900, &[OTHER])));
+    assert!(dialled(&bench.pass(1_200, &[OTHER])));
+    assert_eq!(bench.peer(PEER).state, PeerState::Suspect, "nobody is judged for that");
+    bench.feed(Input::LinkUp { peer: id(PEER), boot: BootId(1) });
+    bench.pass(6_000, &[PEER, OTHER]);
+    assert!(dialled(&bench.feed(down())), "it was there for a while");
 }
 
 #[test]
@@ -220,12 +236,33 @@ fn an_unreachable_peer_is_dialled_again_at_once_when_its_record_changes() {
 }
 
 #[test]
-fn a_node_without_an_address_is_never_dialled() {
-    let mut bench = Bench::new();
-    let mut hidden = unsigned(PEER, 1, 1);
-    hidden.advertisement.addresses.clear();
-    let outputs = bench.hear(OTHER, hidden.sign(&key(PEER)).unwrap());
-    assert!(!outputs.iter().any(|output| matches!(output, Output::Dial { .. })));
+fn a_node_without_an_address_is_dialled_for_who_may_carry_and_judged_by_no_dial() {
+    let mut bench = Bench::with_two_links();
+    let hidden = unsigned(3, 1, 1);
+    let advertisement = Advertisement { addresses: Vec::new(), ..hidden.advertisement.clone() };
+    bench.hear(OTHER, NodeRecord { advertisement, ..hidden }.sign(&key(3)).unwrap());
+    let dialled = |outputs: &[Output]| {
+        let nowhere = Output::Dial { peer: id(3), addresses: Vec::new() };
+        outputs.iter().filter(|output| **output == nowhere).count()
+    };
+    let mut dials = 0;
+    for _ in 0..12 {
+        bench.feed(Input::DialFailed { peer: id(3), failure: passing("nobody carries to it") });
+        dials += dialled(&bench.pass(40_000, &[PEER, OTHER]));
+    }
+    assert_eq!(dials, 12, "again and again, at a falling rate");
+    assert_eq!(bench.peer(3).state, PeerState::Known, "only it can dial, and it may in a moment");
+    bench.feed(Input::LinkUp { peer: id(3), boot: BootId(3) });
+    assert_eq!(bench.peer(3).state, PeerState::Alive);
+    bench.feed(Input::LinkDown { peer: id(3), cause: "the relay went".to_owned() });
+    bench.feed(Input::DialFailed { peer: id(3), failure: passing("nobody carries to it") });
+    let outputs = bench.pass(40_000, &[PEER, OTHER]);
+    assert_eq!(
+        bench.peer(3).state,
+        PeerState::Unreachable,
+        "its link is gone: that is evidence of one's own"
+    );
+    assert!(dialled(&outputs) > 0, "and it is dialled for ever, as any other");
 }
 
 #[test]
