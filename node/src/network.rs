@@ -28,6 +28,7 @@ mod ways;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -147,6 +148,8 @@ struct Shared {
     delivery: Arc<Delivery>,
     observer: Arc<dyn Observer>,
     quotas: Quotas,
+    /// Dials begun.
+    dials: AtomicU64,
     events: mpsc::Sender<Event>,
 }
 
@@ -254,6 +257,7 @@ impl Network {
             delivery,
             observer,
             quotas: Quotas::default(),
+            dials: AtomicU64::new(0),
             events,
         });
         needs::watch(&shared);

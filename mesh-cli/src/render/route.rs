@@ -1,6 +1,6 @@
 //! How a node is reached, or why it is not.
 
-use mesh_protocol::api::mesh::{PingReply, RouteView, SightingView, TriedView};
+use mesh_protocol::api::mesh::{HearsayView, PingReply, RouteView, SightingView, TriedView};
 
 use crate::foreign;
 use crate::measure::{self, ago, bytes, count, rough};
@@ -15,6 +15,10 @@ pub(crate) fn route(route: &RouteView, now_ms: u64) -> String {
     page.push_str(&tried(&route.tried, now_ms));
     page.push_str("\nAsked just now who reaches it:\n");
     page.push_str(&seen_by(&route.seen_by));
+    if !route.heard.is_empty() {
+        page.push_str("\nHeard lately, the newest first:\n");
+        page.push_str(&heard(&route.heard, now_ms));
+    }
     page.push('\n');
     page.push_str(&wrapped(&format!("next: {}", foreign::line(&route.next)), 2));
     page.push('\n');
@@ -126,6 +130,21 @@ fn seen_by(sightings: &[SightingView]) -> String {
     table.render()
 }
 
+fn heard(hearsay: &[HearsayView], now_ms: u64) -> String {
+    let mut table = Table::new([("MEMBER", Align::Left), ("SAID", Align::Left), ("WHEN", Align::Left)]);
+    let mut newest: Vec<&HearsayView> = hearsay.iter().collect();
+    newest.sort_by_key(|said| std::cmp::Reverse(said.at_ms));
+    for said in newest {
+        let word = if said.answers {
+            Cell::styled(GOOD, "it answers")
+        } else {
+            Cell::styled(BAD, "it does not answer")
+        };
+        table.row([Cell::styled(KEY, &said.name), word, Cell::from(ago(now_ms, said.at_ms))]);
+    }
+    table.render()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +171,11 @@ mod tests {
         borealis  directly    800us  no
         carina    no              -  no
         draco     no answer       -  -
+
+        Heard lately, the newest first:
+        MEMBER  SAID                WHEN
+        fornax  it answers          4s ago
+        elara   it does not answer  20s ago
 
         next: on node borealis: `mesh-cli allow atlas relay` lets it carry for this node
         ");

@@ -2,7 +2,7 @@
 
 use mesh_protocol::api::ask::{AgentView, DeliveryPhase, FlightView, Held, Receipt};
 use mesh_protocol::api::job::{AttestationView, JobView};
-use mesh_protocol::api::mesh::{RouteView, SightingView, TriedView};
+use mesh_protocol::api::mesh::{HearsayView, RouteView, SightingView, TriedView};
 use mesh_protocol::api::node::{ConnectionCounts, ExecutorView, OutboxView, PeerStatus, Status};
 use mesh_protocol::flight::FlightState;
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MeshId, MessageId, NodeId};
@@ -107,6 +107,10 @@ pub(crate) fn route() -> RouteView {
             tried("direct 192.0.2.9:4433", "nothing answered", 40),
         ],
         seen_by: vec![by("borealis", true, true), by("carina", true, false), by("draco", false, false)],
+        heard: vec![
+            HearsayView { node: node(4), name: "elara".into(), answers: false, at_ms: NOW - 20_000 },
+            HearsayView { node: node(5), name: "fornax".into(), answers: true, at_ms: NOW - 4_000 },
+        ],
         outbox: OutboxView { count: 3, bytes: 1_229, oldest_age_ms: Some(60_000), ..OutboxView::default() },
         last_error: Some("nothing answered".into()),
         next_try_in_ms: Some(12_000),

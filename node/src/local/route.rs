@@ -2,7 +2,7 @@
 
 use mesh_node_core::view::{Contact, Member};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
-use mesh_protocol::api::mesh::{PingReply, RouteView, SightingView, TriedView};
+use mesh_protocol::api::mesh::{HearsayView, PingReply, RouteView, SightingView, TriedView};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{PeerState, PeerView};
 use mesh_protocol::question::Reach;
@@ -23,6 +23,13 @@ pub(super) async fn route(local: &Local, text: &str) -> Result<RouteView, ApiErr
     let path = local.network.path(node);
     let seen_by: Vec<SightingView> =
         sightings.into_iter().map(|(by, reach)| sighting(by, view.label(by).to_string(), reach)).collect();
+    let heard = seen.map(|peer| peer.seen_by.as_slice()).unwrap_or_default().iter().map(|said| HearsayView {
+        node: said.node,
+        name: view.label(said.node).to_string(),
+        answers: said.answers,
+        at_ms: said.at.wall_ms,
+    });
+    let addresses: Vec<String> = local.network.addresses(node).iter().map(ToString::to_string).collect();
     let next_try_in_ms =
         local.network.next_upgrade_in_ms(node).or_else(|| seen.and_then(|peer| peer.next_dial_in_ms));
     let tried = local.network.tried(node).into_iter().map(|tried| TriedView {
@@ -39,13 +46,19 @@ pub(super) async fn route(local: &Local, text: &str) -> Result<RouteView, ApiErr
         cause: member.map(|member| member.cause.clone()),
         path: path.map(|path| way(&view, path)),
         rtt_us: local.network.rtt(node).and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
-        addresses: local.network.addresses(node).iter().map(ToString::to_string).collect(),
         tried: tried.collect(),
         outbox: outbox_view(local, &snapshot, node)?,
         last_error: seen.and_then(|peer| peer.last_error.as_ref()).map(|error| error.text.clone()),
         next_try_in_ms,
-        next: next(local, &name, (member, seen), path.is_some(), &seen_by),
+        next: match (path, addresses.is_empty()) {
+            (None, true) if member.is_some_and(|member| member.contact == Contact::NotNow) => {
+                only_it_can_dial(&name)
+            }
+            _ => next(local, &name, (member, seen), path.is_some(), &seen_by),
+        },
+        addresses,
         seen_by,
+        heard: heard.collect(),
         name,
     })
 }
@@ -77,6 +90,13 @@ fn next(
         }
         _ => format!("`mesh-cli up` on {name}; if it runs there, open UDP to one of its addresses"),
     }
+}
+
+/// The next command when a peer cannot be dialled at all.
+fn only_it_can_dial(name: &str) -> String {
+    format!(
+        "`mesh-cli up` on {name}: it advertises no address, so it dials, or a member carries that reaches it"
+    )
 }
 
 /// Asks a peer whether it is there.

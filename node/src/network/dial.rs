@@ -36,6 +36,9 @@ pub(super) async fn any_way(
     number: u64,
     plan: &[Attempt],
 ) -> Result<Connection, DialFailure> {
+    if plan.is_empty() {
+        return detour::dial(shared, peer, number).await.ok_or_else(|| no_address(shared, peer));
+    }
     let direct = directly(shared, peer, number, plan);
     tokio::pin!(direct);
     let head_start = Duration::from_millis(DETOUR_AFTER_MS);
@@ -67,4 +70,11 @@ pub(super) async fn any_way(
             None => direct.await,
         },
     }
+}
+
+/// It says nowhere that it can be dialled, and no member carries to it.
+fn no_address(shared: &Shared, peer: NodeId) -> DialFailure {
+    let text = "it advertises no address, and no member linked here carries to it".to_owned();
+    shared.note(peer, None, &text);
+    DialFailure { kind: FailureKind::Passing, text, address: None }
 }

@@ -4,6 +4,7 @@
 //! and comes back as an event.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -247,6 +248,7 @@ impl Driver {
 
     fn dial(&mut self, peer: NodeId, number: u64, plan: Vec<links::Attempt>) {
         let shared = Arc::clone(&self.shared);
+        shared.dials.fetch_add(1, Ordering::Relaxed);
         // A peer that is linked is dialled for a direct link only.
         let any_way = shared.link(peer).is_none();
         let task = tokio::spawn(async move {
@@ -290,6 +292,7 @@ impl Driver {
         for peer in self.upgrades.take_due(self.shared.clock.now().node) {
             let addresses = self.shared.addresses(peer);
             let outputs = self.links.handle(links::Input::Improve { peer, addresses });
+            // It cannot be dialled now: a dial is under way, or it advertises no address.
             if outputs.is_empty() {
                 self.not_improved(peer, links::FailureKind::Passing);
             }

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mesh_node_core::links::{ASKED_MAX, Path};
+use mesh_node_core::links::{ASKED_MAX, ConnectionKey, Path};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::question::Reach;
 
@@ -17,6 +18,18 @@ impl Network {
     #[must_use]
     pub fn path(&self, peer: NodeId) -> Option<Path> {
         self.shared.link(peer).map(|connection| connection.path())
+    }
+
+    /// The name of the connection to a peer in use, if it is linked. Both ends have the same.
+    #[must_use]
+    pub fn current(&self, peer: NodeId) -> Option<ConnectionKey> {
+        self.shared.used().get(&peer).copied()
+    }
+
+    /// Dials begun since this node started.
+    #[must_use]
+    pub fn dials(&self) -> u64 {
+        self.shared.dials.load(Ordering::Relaxed)
     }
 
     /// Where a peer says it is.

@@ -243,6 +243,7 @@ pub(crate) fn route(name: &str) -> RouteView {
         addresses: vec!["192.0.2.2:4433".into()],
         tried: Vec::new(),
         seen_by: Vec::new(),
+        heard: Vec::new(),
         outbox: OutboxView::default(),
         last_error: None,
         next_try_in_ms: Some(5),

@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture ends its test")]
 
 mod air;
+mod losers;
 mod member;
 mod relays;

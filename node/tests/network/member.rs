@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ed25519_dalek::SigningKey;
 use mesh_node::clock::{Clock, NodeClock};
 use mesh_node::delivery::Delivery;
 use mesh_node::identity::{Admission, Credentials, MeshRoot, NodeKey};
@@ -18,7 +19,9 @@ use mesh_protocol::certificate::Certificate;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, PeerState};
 use mesh_protocol::policy::{Grant, Trust};
-use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
+use mesh_protocol::record::{
+    Advertisement, Capabilities, Lifecycle, Load, NodeRecord, ProtocolRange, RecordVersion, SignedRecord,
+};
 use mesh_protocol::revocation::RevocationList;
 
 use crate::air::{Air, Plug};
@@ -91,22 +94,50 @@ impl Mesh {
         Credentials { key, leaf, root: self.root.certificate().clone() }
     }
 
-    /// A member that grants everything, and knows these records.
-    pub(crate) fn start(&self, seed: u8, stored: Vec<SignedRecord>) -> Member {
-        let credentials = self.credentials(seed);
-        let (id, address) = (credentials.key.node(), Self::address(seed));
-        let paths = Arc::new(Paths::default());
-        let relayed = self.bind(seed, Socket::Paths(Arc::clone(&paths)));
-        let file: PathBuf = self.dir.path().join(format!("{seed}.redb"));
-        let advertisement = Advertisement {
+    fn advertisement(seed: u8) -> Advertisement {
+        Advertisement {
             name: format!("n{seed}").parse().unwrap(),
-            addresses: vec![address],
+            addresses: vec![Self::address(seed)],
             protocol: ProtocolRange { min: 1, max: 1 },
             build: "test".to_owned(),
             capabilities: Capabilities::default(),
             load: Load::default(),
             agents: Vec::new(),
+        }
+    }
+
+    /// What a member would say of itself that the test drives.
+    pub(crate) fn record(&self, seed: u8) -> SignedRecord {
+        let credentials = self.credentials(seed);
+        let record = NodeRecord {
+            mesh: self.root.certificate().key().mesh(),
+            node: credentials.key.node(),
+            certificate: Certificate::from_der(credentials.leaf.as_der().to_vec()),
+            version: RecordVersion { epoch: 1, ver: 1 },
+            lifecycle: Lifecycle::Up,
+            advertisement: Self::advertisement(seed),
+            wall_ms: self.clock.now().wall_ms,
         };
+        record.sign(&SigningKey::from_bytes(&[seed; 32])).unwrap()
+    }
+
+    /// A member that grants everything, and knows these records.
+    pub(crate) fn start(&self, seed: u8, stored: Vec<SignedRecord>) -> Member {
+        self.start_as(seed, stored, Self::advertisement(seed))
+    }
+
+    /// The same, and it tells nobody where it is: only it can dial.
+    pub(crate) fn start_hidden(&self, seed: u8, stored: Vec<SignedRecord>) -> Member {
+        let hidden = Advertisement { addresses: Vec::new(), ..Self::advertisement(seed) };
+        self.start_as(seed, stored, hidden)
+    }
+
+    fn start_as(&self, seed: u8, stored: Vec<SignedRecord>, advertisement: Advertisement) -> Member {
+        let credentials = self.credentials(seed);
+        let (id, address) = (credentials.key.node(), Self::address(seed));
+        let paths = Arc::new(Paths::default());
+        let relayed = self.bind(seed, Socket::Paths(Arc::clone(&paths)));
+        let file: PathBuf = self.dir.path().join(format!("{seed}.redb"));
         let parts = Parts {
             endpoint: self.endpoint(seed),
             relayed,

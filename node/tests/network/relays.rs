@@ -71,6 +71,28 @@ async fn members_are_linked_through_a_third_until_the_wall_falls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn members_that_say_nowhere_where_they_are_are_linked_through_a_third() {
+    let mesh = Mesh::new();
+    let relay = mesh.start(1, Vec::new());
+    let record = relay.record().await;
+    let (a, b) = (mesh.start_hidden(2, vec![record.clone()]), mesh.start_hidden(3, vec![record]));
+    a.path_when(&b, "a reaches b through the relay", through(&relay)).await;
+    b.path_when(&a, "b reaches a through the relay", through(&relay)).await;
+    let (path, _) = a.network.ping(b.id).await.expect("it answers");
+    assert_eq!(path, Path::Relayed { via: relay.id });
+
+    relay.grants(Trust::None);
+    let said = "it advertises no address, and no member linked here carries to it";
+    until("who may not be carried to is told so", || {
+        let tried = a.network.tried(b.id);
+        (a.network.path(b.id).is_none() && tried.iter().any(|tried| tried.outcome == said)).then_some(())
+    })
+    .await;
+    relay.grants(Trust::Mine);
+    a.path_when(&b, "it is tried again", through(&relay)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_reached_through_a_member_that_does_not_let_them_and_the_history_says_so() {
     let mesh = Mesh::new();
     mesh.air.part(Mesh::address(2), Mesh::address(3));

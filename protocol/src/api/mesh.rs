@@ -115,6 +115,9 @@ pub struct RouteView {
     pub tried: Vec<TriedView>,
     /// What the other members say, asked just now.
     pub seen_by: Vec<SightingView>,
+    /// What others lately said by themselves, by node: in a mesh of more than 32 also those that are not linked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heard: Vec<HearsayView>,
     /// What waits for it.
     pub outbox: OutboxView,
     /// The last error met.
@@ -159,6 +162,19 @@ pub struct SightingView {
     /// Its round trip to the peer, microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<u64>,
+}
+
+/// What a member said of a peer when it lost it, found it, or looked at it for somebody: its word, as it was heard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HearsayView {
+    /// Who said it.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Whether the peer answers it.
+    pub answers: bool,
+    /// When it was heard, wall clock.
+    pub at_ms: u64,
 }
 
 /// `POST /v1/peers/{peer}/ping`: the peer answered.
