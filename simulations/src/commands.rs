@@ -1,6 +1,7 @@
 //! The commands of the program: each reads its arguments, runs, prints, and says whether every invariant held.
 
 pub(crate) mod crash_points;
+pub(crate) mod dials;
 pub(crate) mod members;
 pub(crate) mod outbox;
 pub(crate) mod replay;

@@ -32,7 +32,7 @@ mod writing;
 
 pub use campaign::{Campaign, Failure, Report, run};
 pub use judge::Violation;
-pub use plan::Scenario;
+pub use plan::{Scenario, is_long};
 pub use point::{At, Point, SIDES, SideIndex};
 pub use row::Row;
 pub use side::Prepared;

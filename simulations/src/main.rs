@@ -22,6 +22,8 @@ struct Arguments {
 enum Command {
     /// Two durable sides, stopped at every operation of their disks.
     CrashPoints(commands::crash_points::Arguments),
+    /// Pairs that dial each other in the same moment, over real QUIC.
+    Dials(commands::dials::Arguments),
     /// Whole meshes of membership: joining, noticing, healing, and what they cost.
     Members(commands::members::Arguments),
     /// Random schedules against one outbox and its inbox.
@@ -39,6 +41,7 @@ enum Command {
 fn main() -> anyhow::Result<ExitCode> {
     let held = match Arguments::parse().command {
         Command::CrashPoints(arguments) => commands::crash_points::run(&arguments)?,
+        Command::Dials(arguments) => commands::dials::run(&arguments)?,
         Command::Members(arguments) => commands::members::run(&arguments)?,
         Command::Outbox(arguments) => commands::outbox::run(&arguments)?,
         Command::Run(arguments) => commands::run::run(&arguments)?,

@@ -4,6 +4,7 @@
 //! exchanges, and ends connections as QUIC would (a silent peer is noticed after 15 s). Records are really signed and
 //! bytes are really encoded; only QUIC's own overhead is missing. Everything follows from one seed.
 
+pub mod crowd;
 mod driver;
 mod host;
 mod measure;
@@ -22,7 +23,7 @@ use mesh_node_core::time::NodeTime;
 use mesh_protocol::certificate::Certificate;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{BootId, PeerState, PeerView};
-use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange};
+use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, VerifiedRecord};
 use mesh_protocol::root::RootKey;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -80,6 +81,11 @@ pub struct Mesh {
     connections: BTreeMap<(usize, usize, ConnectionKey), [End; 2]>,
     places: BTreeMap<NodeId, usize>,
     notary: Notary,
+    /// Events handled so far.
+    events: u64,
+    /// Members of whom there is only what an idle neighbour shows ([`crowd`]), and what each says of itself.
+    echoes: BTreeSet<usize>,
+    records: Vec<VerifiedRecord>,
 }
 
 /// What a simulated node says about itself.
@@ -114,6 +120,9 @@ impl Mesh {
             connections: BTreeMap::new(),
             places: BTreeMap::new(),
             notary: Notary::default(),
+            events: 0,
+            echoes: BTreeSet::new(),
+            records: Vec::new(),
         };
         for index in 0..size {
             mesh.add_host(index);
@@ -258,7 +267,8 @@ impl Mesh {
 
     fn is_live(&self, ends: [End; 2]) -> bool {
         let [one, other] = ends;
-        self.is_up(one) && self.is_up(other) && self.paths.both_ways(one.host, other.host)
+        let there = |end: End| self.is_up(end) || self.echoes.contains(&end.host);
+        there(one) && there(other) && self.paths.both_ways(one.host, other.host)
     }
 
     fn is_up(&self, end: End) -> bool {
@@ -271,6 +281,7 @@ impl Mesh {
         let end = self.now + ms;
         while let Some((at, event)) = self.queue.next(end) {
             self.now = at;
+            self.events += 1;
             self.happen(event);
         }
         self.now = end;

@@ -13,6 +13,7 @@ mod baseline;
 mod callers;
 mod campaign;
 pub mod check;
+pub mod dials;
 mod facts;
 mod founding;
 pub mod ledger;

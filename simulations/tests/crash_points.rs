@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use mesh_simulations::crash::{
-    At, Campaign, Control, Point, Prepared, Report, Row, Scenario, Violation, run, simulate,
+    At, Campaign, Control, Point, Prepared, Report, Row, Scenario, Violation, is_long, run, simulate,
 };
 
 /// Points when nobody asks for more: spread over all scenarios, at a distance that meets every kind of operation.
@@ -13,6 +13,9 @@ const POINTS: usize = 200;
 
 /// Points of one row's own test.
 const POINTS_OF_A_ROW: usize = 72;
+
+/// Points of one seed whose jobs go in parts.
+const LONG_POINTS: usize = 4;
 
 /// A distance between points that is in step with nothing.
 const STRIDE: usize = 61;
@@ -101,6 +104,20 @@ fn clocks_that_are_set_and_machines_that_sleep_cost_no_work() {
 fn crashes_while_clocks_are_set_or_machines_sleep_lose_and_repeat_nothing() {
     for scenario in [Scenario::Clocks, Scenario::Asleep] {
         survives(Row::L1, scenario, 29, 20);
+    }
+}
+
+/// Both ways of such a job are longer than a parcel: every part of it, its last word and what is put together of them
+/// is met by some point.
+#[test]
+fn crashes_while_a_job_and_its_files_go_in_parts_lose_mangle_and_repeat_nothing() {
+    let prepared = Prepared::new().unwrap();
+    let long = (0..u64::MAX).filter(|seed| is_long(*seed)).take(Scenario::ALL.len());
+    for seed in long.step_by(3) {
+        let outcome = simulate(&prepared, seed, None, Control::Honest).unwrap();
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
+        let campaign = Campaign { seed, points: LONG_POINTS, stride: 17, ..Campaign::default() };
+        clean(&run(campaign).unwrap());
     }
 }
 

@@ -12,6 +12,8 @@ mod command;
 mod disks;
 #[path = "whole/fixture.rs"]
 mod fixture;
+#[path = "whole/links.rs"]
+mod links;
 #[path = "whole/load.rs"]
 mod load;
 #[path = "whole/meeting.rs"]

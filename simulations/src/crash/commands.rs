@@ -7,7 +7,7 @@ use mesh_node_core::jobs::submission::Submission;
 use mesh_protocol::api::ask::{AskCommand, SendRequest};
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::id::MeshId;
-use mesh_protocol::job::{JobSpec, Language};
+use mesh_protocol::job::{Contents, InputFile, JobSpec, Language};
 use mesh_protocol::revocation::{Revocation, RevocationKey, RevocationList};
 
 use super::point::SideIndex;
@@ -149,13 +149,18 @@ fn command(request: &Request) -> Command {
             let deadline_seconds = Some(seconds);
             Command::Ask(caller, AskCommand { to, task: text, request_id, deadline_seconds })
         }
-        Want::Job(seconds) => {
-            let spec = JobSpec::new(Language::Python, text);
+        Want::Job(seconds) | Want::LongJob(seconds) => {
+            let mut spec = JobSpec::new(Language::Python, text);
+            if let Want::LongJob(_) = request.want {
+                spec.outputs = Truth::files("output").map(|(path, _)| path).into();
+                let file = |(path, bytes)| InputFile { path, content: Contents(bytes) };
+                spec.files = Truth::files("input").map(file).into();
+            }
             let (on, deadline_seconds) = (Some("b".to_owned()), Some(seconds));
             let request =
                 RunRequest { on, idempotency_key: request_id, deadline_seconds, ..RunRequest::new(spec) };
-            #[expect(clippy::expect_used, reason = "a name is a job")]
-            Command::Run(caller, Box::new(Submission::of(request).expect("a short program")))
+            #[expect(clippy::expect_used, reason = "a name with files within their limits is a job")]
+            Command::Run(caller, Box::new(Submission::of(request).expect("a job within its limits")))
         }
     }
 }

@@ -6,6 +6,7 @@ use mesh_node::storage::Snapshot;
 use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::jobs::job::Job;
+use mesh_node_core::jobs::outputs;
 use mesh_node_core::outbox::{self, DeliveryReport, ReportKind, Side};
 use mesh_node_core::store::get;
 use mesh_protocol::delivery::Epoch;
@@ -15,7 +16,7 @@ use mesh_protocol::job::JobStatus;
 
 use super::point::{SIDES, SideIndex};
 use super::row::Row;
-use super::truth::{Given, Request, Truth};
+use super::truth::{Given, Request, Truth, Want};
 use super::world::World;
 
 /// An invariant that was broken.
@@ -37,6 +38,8 @@ pub enum Violation {
     DoubleReceipt,
     /// An outcome says what is not so.
     FalseOutcome,
+    /// The files of a job are others than were sent along, or than it left.
+    OtherFiles,
     /// A gap is recorded on one side only.
     GapOnOneSide,
     /// A restored disk was reported although none was.
@@ -103,6 +106,9 @@ pub(super) fn judge(world: &mut World, rests: bool) -> anyhow::Result<()> {
             broken.extend(verdict(&world.truth, &end, request, *given)?);
         }
     }
+    if !world.truth.mangled.is_empty() {
+        broken.insert(Violation::OtherFiles);
+    }
     if has_double_effect(&world.truth) {
         broken.insert(Violation::DoubleEffect);
     }
@@ -115,8 +121,22 @@ fn verdict(truth: &Truth, end: &End, request: &Request, given: Given) -> anyhow:
     match given {
         Given::Message(message) => message_lost(truth, end, request.side, message),
         Given::Flight(flight) => flight_verdict(truth, end, request.side, flight),
-        Given::Job(job) => job_verdict(truth, end, request.side, job),
+        Given::Job(job) => {
+            let verdict = job_verdict(truth, end, request.side, job)?;
+            let long = matches!(request.want, Want::LongJob(_));
+            Ok(if long && verdict.is_none() { files_verdict(end, request.side, job)? } else { verdict })
+        }
     }
+}
+
+/// What succeeded left its files, whole, where it was asked for.
+fn files_verdict(end: &End, side: SideIndex, id: JobId) -> anyhow::Result<Option<Violation>> {
+    let job = get::<Job>(end.rows(side), &id)?;
+    let succeeded = job.is_some_and(|job| job.status == JobStatus::Succeeded);
+    let left = outputs::of(end.rows(side), id)?;
+    let left = left.iter().map(|file| (file.path.as_str(), &file.content.0));
+    let whole = left.eq(Truth::files("output").iter().map(|(path, bytes)| (path.as_str(), bytes)));
+    Ok((succeeded && !whole).then_some(Violation::OtherFiles))
 }
 
 fn message_lost(

@@ -1,5 +1,6 @@
 //! What happens in a run, from its seed: ordinary work, and one thing that goes wrong.
 
+use mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -74,6 +75,8 @@ pub(super) enum Step {
     Ask(SideIndex, u64),
     /// A job for the other side's sandbox, likewise.
     Job(SideIndex, u64),
+    /// The same with files to and fro, each way longer than a parcel: it goes in parts.
+    LongJob(SideIndex, u64),
     /// Takes the newest work that has not ended back.
     Cancel(SideIndex),
     /// An agent or a sandbox here ends its oldest work.
@@ -100,6 +103,14 @@ pub(super) enum Step {
 const A: SideIndex = 0;
 const B: SideIndex = 1;
 
+/// Bytes of the files of a long job, each way.
+pub(super) const LONG_BYTES: usize = 4_500_000;
+
+const _: () = assert!(LONG_BYTES > PARCEL_FRAME_BYTES_MAX, "it goes in parts");
+
+/// Of so many rounds of all scenarios one has long jobs: a run with one takes several times as long.
+const LONG_ROUND: [u64; 2] = [6, 8];
+
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -108,9 +119,19 @@ pub(super) fn steps(seed: u64) -> Vec<Step> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x706c_616e);
     let mut steps = vec![Step::Join, Step::Turns(6)];
     traffic(&mut steps, &mut rng, 3);
+    if is_long(seed) {
+        steps.extend([Step::LongJob(A, 86_400), Step::Turns(rng.random_range(0..8))]);
+    }
     trouble(&mut steps, &mut rng, Scenario::of(seed));
     traffic(&mut steps, &mut rng, 2);
     steps
+}
+
+/// Whether a job of this seed goes in parts.
+#[must_use]
+pub fn is_long(seed: u64) -> bool {
+    let [which, of] = LONG_ROUND;
+    seed / u64::try_from(Scenario::ALL.len()).unwrap_or(1) % of == which
 }
 
 /// Ordinary work in both directions, at every stage of its life.

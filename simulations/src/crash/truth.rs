@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mesh_protocol::delivery::Epoch;
 use mesh_protocol::id::{FlightId, JobId, MessageId, NodeId};
 
+use super::plan::LONG_BYTES;
 use super::point::SideIndex;
 
 /// What a caller wanted.
@@ -13,6 +14,7 @@ pub(super) enum Want {
     Send(usize),
     Ask(u64),
     Job(u64),
+    LongJob(u64),
 }
 
 /// What a caller was given for it.
@@ -52,6 +54,8 @@ pub(super) struct Truth {
     pub(super) jobs_begun: BTreeMap<(SideIndex, NodeId, JobId), u32>,
     /// Jobs a sandbox ran to their end.
     pub(super) jobs_done: BTreeSet<JobId>,
+    /// Jobs a sandbox was given with other files than were sent along.
+    pub(super) mangled: BTreeSet<JobId>,
     /// Parcels on the wire, by who sent them and where they were.
     pub(super) sent: BTreeMap<(SideIndex, Epoch, u64), MessageId>,
     /// Requests that had an answer when the backup was made.
@@ -68,6 +72,12 @@ pub(super) struct Truth {
 }
 
 impl Truth {
+    /// The files of a long job below this folder, as they are sent along or left: no two are alike.
+    pub(super) fn files(folder: &str) -> [(String, Vec<u8>); 2] {
+        let bytes = |seed: u8| (0_u8..=250).cycle().map(|byte| byte ^ seed).take(LONG_BYTES / 2).collect();
+        [(format!("{folder}/first"), bytes(0)), (format!("{folder}/second"), bytes(0x5a))]
+    }
+
     /// What an agent answers to a flight: no two are alike.
     pub(super) fn reply(flight: FlightId) -> String {
         format!("done {flight}")

@@ -4,7 +4,7 @@ use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_protocol::flight::FlightOutcome;
 use mesh_protocol::id::{FlightId, JobId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobResult, JobStatus};
+use mesh_protocol::job::{Contents, JobResult, JobStatus, OutputFile};
 
 use super::truth::Truth;
 
@@ -12,7 +12,7 @@ use super::truth::Truth;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
     Run { origin: NodeId, flight: FlightId, attempt: u32 },
-    Job { origin: NodeId, job: JobId, attempt: u32 },
+    Job { origin: NodeId, job: JobId, attempt: u32, long: bool },
 }
 
 impl Work {
@@ -24,10 +24,17 @@ impl Work {
                 let outcome = FlightOutcome::Completed { reply: Truth::reply(flight) };
                 Event::RunEnded { origin, flight, attempt, outcome }
             }
-            Self::Job { origin, job, attempt } => {
+            Self::Job { origin, job, attempt, long } => {
                 truth.jobs_done.insert(job);
                 let result = result(JobStatus::Succeeded, None, true);
-                ended(origin, job, attempt, result)
+                let mut ended = ended(origin, job, attempt, result);
+                if let Event::JobEnded { outputs, .. } = &mut ended
+                    && long
+                {
+                    let file = |(path, bytes)| OutputFile { path, content: Contents(bytes) };
+                    outputs.extend(Truth::files("output").map(file));
+                }
+                ended
             }
         }
     }
@@ -39,7 +46,7 @@ impl Work {
                 let outcome = FlightOutcome::Cancelled { may_have_run: true };
                 Event::RunEnded { origin, flight, attempt, outcome }
             }
-            Self::Job { origin, job, attempt } => {
+            Self::Job { origin, job, attempt, .. } => {
                 let result = result(JobStatus::Cancelled, Some("cancelled"), true);
                 ended(origin, job, attempt, result)
             }

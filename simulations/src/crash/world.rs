@@ -173,6 +173,7 @@ impl World {
             Step::Send(side, bytes) => self.want(side, Want::Send(bytes)),
             Step::Ask(side, seconds) => self.want(side, Want::Ask(seconds)),
             Step::Job(side, seconds) => self.want(side, Want::Job(seconds)),
+            Step::LongJob(side, seconds) => self.want(side, Want::LongJob(seconds)),
             Step::Cancel(side) => self.cancel_newest(side),
             Step::EndWork(side) => self.end_work(side),
             Step::Turns(count) => return (0..count).try_for_each(|_| self.turn()),

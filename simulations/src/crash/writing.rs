@@ -12,6 +12,7 @@ use super::link::Frame;
 use super::point::{At, Point, SideIndex};
 use super::row::Row;
 use super::side::{Acked, Running, Waiting, id};
+use super::truth::Truth;
 use super::work::{self, Work};
 use super::world::World;
 
@@ -161,8 +162,14 @@ impl World {
             }
             Action::StartJob(ticket, spec) => {
                 let (origin, job, attempt) = (ticket.origin, ticket.job, ticket.attempt);
-                running.work.push_back(Work::Job { origin, job, attempt });
+                let long = !spec.files.is_empty();
+                running.work.push_back(Work::Job { origin, job, attempt, long });
                 running.post(Event::JobStarted { origin, job, attempt });
+                let files = spec.files.iter().map(|file| (file.path.as_str(), &file.content.0));
+                if long && !files.eq(Truth::files("input").iter().map(|(path, bytes)| (path.as_str(), bytes)))
+                {
+                    self.truth.mangled.insert(job);
+                }
                 self.truth.job_began(side, origin, job, spec.code);
             }
             Action::StopRun { origin, flight } => stop(running, |work| work.is_run((origin, flight))),

@@ -17,10 +17,15 @@ const PACKET_BYTES: usize = 1_200;
 impl Mesh {
     pub(super) fn happen(&mut self, event: Event) {
         match event {
-            Event::Wake(end) if self.is_up(end) => {
+            // One that was planned before an earlier one came up is for nobody: it would plan another, and so for ever.
+            Event::Wake(end) if self.is_up(end) && self.hosts[end.host].wake_at == Some(self.now) => {
                 self.hosts[end.host].wake_at = None;
                 self.feed(end.host, Input::Wake);
             }
+            Event::Datagram { from, to, bytes } if self.echoes.contains(&to) => {
+                self.echo_datagram(from, to, &bytes);
+            }
+            Event::EchoProbe { echo, to, boot } => self.echo_probes(echo, to, boot),
             Event::Datagram { from, to, bytes } if self.paths.carry(from, to) => {
                 self.feed(to, Input::Datagram { from: self.hosts[from].id, bytes });
             }
@@ -69,6 +74,10 @@ impl Mesh {
         if !self.paths.both_ways(from, to) {
             return;
         }
+        if self.echoes.contains(&to) {
+            self.echo_frame(from, to, exchange, bytes);
+            return;
+        }
         let host = &mut self.hosts[to];
         let Some(machine) = &host.machine else { return };
         let name = (exchange, !from_initiator);
@@ -96,7 +105,14 @@ impl Mesh {
         }
     }
 
-    fn send_frame(&mut self, from: usize, to: usize, exchange: u64, from_initiator: bool, bytes: Vec<u8>) {
+    pub(super) fn send_frame(
+        &mut self,
+        from: usize,
+        to: usize,
+        exchange: u64,
+        from_initiator: bool,
+        bytes: Vec<u8>,
+    ) {
         let cost = &mut self.hosts[from].cost;
         cost.exchange_bytes += bytes.len() as u64 + 4;
         cost.packets += bytes.len().div_ceil(PACKET_BYTES) as u64;

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use mesh_node_core::links::ConnectionKey;
+use rand::RngExt as _;
 
 use super::Mesh;
 use super::queue::{End, Event};
@@ -19,7 +20,8 @@ impl Mesh {
             return;
         }
         let right_address = plan.contains(&self.hosts[to].address);
-        let reached = self.hosts[to].machine.is_some() && self.paths.both_ways(from.host, to);
+        let echo = self.echoes.contains(&to);
+        let reached = (self.hosts[to].machine.is_some() || echo) && self.paths.both_ways(from.host, to);
         if !right_address || !reached || self.is_lost() || self.is_lost() {
             return;
         }
@@ -31,6 +33,10 @@ impl Mesh {
         for [end, peer] in [ends, [ends[1], ends[0]]] {
             let after = handshake + self.reliable_latency();
             self.plan(after, Event::Established { end, peer, key });
+        }
+        if echo {
+            let first = self.rng.random_range(0..self.echo_round_ms());
+            self.plan(first, Event::EchoProbe { echo: to, to: from.host, boot: from.boot });
         }
     }
 

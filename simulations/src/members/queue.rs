@@ -17,14 +17,55 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) enum Event {
     Wake(End),
-    Datagram { from: usize, to: usize, bytes: Vec<u8> },
-    DialTry { from: End, to: usize, number: u64, plan: Vec<SocketAddr> },
-    DialTimeout { from: End, to: usize, number: u64 },
-    Established { end: End, peer: End, key: ConnectionKey },
-    Ended { end: End, peer: usize, key: ConnectionKey, cause: &'static str },
-    IdleCheck { ends: [End; 2], key: ConnectionKey },
-    Frame { from: usize, to: usize, exchange: u64, from_initiator: bool, bytes: Vec<u8> },
-    ExchangeTimeout { host: usize, peer: usize, exchange: u64 },
+    Datagram {
+        from: usize,
+        to: usize,
+        bytes: Vec<u8>,
+    },
+    /// An echo probes a process of a whole node.
+    EchoProbe {
+        echo: usize,
+        to: usize,
+        boot: BootId,
+    },
+    DialTry {
+        from: End,
+        to: usize,
+        number: u64,
+        plan: Vec<SocketAddr>,
+    },
+    DialTimeout {
+        from: End,
+        to: usize,
+        number: u64,
+    },
+    Established {
+        end: End,
+        peer: End,
+        key: ConnectionKey,
+    },
+    Ended {
+        end: End,
+        peer: usize,
+        key: ConnectionKey,
+        cause: &'static str,
+    },
+    IdleCheck {
+        ends: [End; 2],
+        key: ConnectionKey,
+    },
+    Frame {
+        from: usize,
+        to: usize,
+        exchange: u64,
+        from_initiator: bool,
+        bytes: Vec<u8>,
+    },
+    ExchangeTimeout {
+        host: usize,
+        peer: usize,
+        exchange: u64,
+    },
 }
 
 #[derive(Debug)]

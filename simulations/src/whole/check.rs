@@ -6,6 +6,7 @@
 mod applied_once;
 mod bounds;
 mod directory;
+mod duplicates;
 mod ends;
 mod lost;
 mod order;
@@ -36,10 +37,11 @@ impl fmt::Display for Broken {
 type Judge = fn(&Facts) -> Vec<String>;
 
 /// Every invariant.
-const JUDGES: [(&str, Judge); 10] = [
+const JUDGES: [(&str, Judge); 11] = [
     ("applied_once", applied_once::judge),
     ("bounds", bounds::judge),
     ("directory", directory::judge),
+    ("duplicates", duplicates::judge),
     ("ends", ends::judge),
     ("lost", lost::judge),
     ("order", order::judge),

@@ -69,6 +69,8 @@ pub struct Facts {
     pub book: Book,
     /// Nodes seen as unreachable, once everybody had met.
     pub sightings: Vec<Sighting>,
+    /// Nodes that some other node called a duplicate.
+    pub duplicates: BTreeSet<NodeId>,
     /// Records as they were seen, by owner and version: whoever shows another body made it up.
     pub bodies: BTreeSet<(NodeId, u64, u64, Vec<u8>)>,
     /// How long the healed world took to come to rest, in virtual milliseconds; `None` when it did not.

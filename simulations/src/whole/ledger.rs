@@ -66,6 +66,17 @@ pub struct SetBack {
     pub at_ms: u64,
 }
 
+/// A home that ran on a second machine too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubled {
+    /// Whose.
+    pub machine: usize,
+    /// Since when, in virtual milliseconds.
+    pub from_ms: u64,
+    /// Until when, in virtual milliseconds; `None` while it does.
+    pub until_ms: Option<u64>,
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -77,8 +88,8 @@ pub struct Book {
     pub jobs: BTreeMap<Number, Entry<JobId, JobResult>>,
     /// Disks that went back.
     pub set_back: Vec<SetBack>,
-    /// Machines whose identity ran twice.
-    pub doubled: Vec<usize>,
+    /// Homes that ran twice.
+    pub doubled: Vec<Doubled>,
     effects: u64,
 }
 
@@ -164,16 +175,19 @@ impl Book {
     /// Whether something this machine knew at `known_ms` may be gone, since its disk went back to an earlier time.
     #[must_use]
     pub fn forgot(&self, machine: usize, known_ms: u64) -> bool {
-        self.doubled.contains(&machine)
-            || self
-                .set_back
-                .iter()
-                .any(|it| it.machine == machine && it.to_ms <= known_ms && known_ms <= it.at_ms)
+        let mut went_back = self.set_back.iter().filter(|it| it.machine == machine);
+        went_back.any(|it| it.to_ms <= known_ms && known_ms <= it.at_ms)
+    }
+
+    /// Whether its home ever ran twice.
+    #[must_use]
+    pub fn ran_twice(&self, machine: usize) -> bool {
+        self.doubled.iter().any(|it| it.machine == machine)
     }
 
     /// Whether this machine's disk ever went back, or its identity ran twice.
     #[must_use]
     pub fn was_set_back(&self, machine: usize) -> bool {
-        self.doubled.contains(&machine) || self.set_back.iter().any(|it| it.machine == machine)
+        self.ran_twice(machine) || self.set_back.iter().any(|it| it.machine == machine)
     }
 }

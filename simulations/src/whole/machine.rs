@@ -65,6 +65,8 @@ pub(super) struct Machine {
     /// Milliseconds a commit takes.
     pub(super) commit_ms: Arc<AtomicU64>,
     pub(super) running: Option<Running>,
+    /// Whether its node tells nobody where it is, from its next start on.
+    pub(super) hidden: bool,
     key: NodeKey,
     seed: [u8; 32],
     lives: u32,
@@ -89,6 +91,7 @@ impl Machine {
             clocks,
             commit_ms: Arc::new(AtomicU64::new(1)),
             running: None,
+            hidden: false,
             key,
             seed,
             lives: 0,
@@ -105,6 +108,7 @@ impl Machine {
             clocks,
             commit_ms: Arc::clone(&self.commit_ms),
             running: None,
+            hidden: self.hidden,
             key: self.key.clone(),
             seed: Sha256::new().chain_update(self.seed).chain_update(b"clone").finalize().into(),
             lives: self.lives,
@@ -142,7 +146,7 @@ impl Machine {
             clock,
             randomness,
             socket: Socket::Packets(outside.network.plug(self.address)),
-            addresses: vec![self.address],
+            addresses: if self.hidden { Vec::new() } else { vec![self.address] },
             settings,
             agents: self.agents(outside, &life)?,
             named_executors: Vec::new(),

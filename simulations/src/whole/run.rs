@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
+use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::PeerState;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -118,7 +119,8 @@ struct Run<'a> {
     /// Since when everybody had met, so that nobody may be called unreachable.
     met: bool,
     sightings: Vec<Sighting>,
-    bodies: BTreeSet<(mesh_protocol::id::NodeId, u64, u64, Vec<u8>)>,
+    duplicates: BTreeSet<NodeId>,
+    bodies: BTreeSet<(NodeId, u64, u64, Vec<u8>)>,
 }
 
 impl<'a> Run<'a> {
@@ -133,6 +135,7 @@ impl<'a> Run<'a> {
             asked: Vec::new(),
             met: false,
             sightings: Vec::new(),
+            duplicates: BTreeSet::new(),
             bodies: BTreeSet::new(),
         };
         run.world.start_all().await?;
@@ -292,7 +295,12 @@ impl<'a> Run<'a> {
         let at_ms = self.world.now_ms();
         for observer in 0..self.world.len() {
             self.bodies.extend(self.world.bodies(observer));
-            let Some(view) = self.world.view(observer).filter(|_| self.met) else { continue };
+            let Some(view) = self.world.view(observer) else { continue };
+            let twice = view.peers.iter().filter(|peer| peer.state == PeerState::Duplicate);
+            self.duplicates.extend(twice.map(|peer| peer.node));
+            if !self.met {
+                continue;
+            }
             let gone = view.peers.into_iter().filter(|peer| peer.state == PeerState::Unreachable);
             let sightings = gone.map(|peer| Sighting { at_ms, observer, peer: peer.node, cause: peer.cause });
             self.sightings.extend(sightings);
@@ -338,6 +346,7 @@ impl<'a> Run<'a> {
             nodes,
             book,
             sightings: std::mem::take(&mut self.sightings),
+            duplicates: std::mem::take(&mut self.duplicates),
             bodies: std::mem::take(&mut self.bodies),
             rests_after_ms,
             tasks,

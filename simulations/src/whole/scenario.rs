@@ -69,11 +69,12 @@ pub struct Scenario {
 pub const DEFAULT: &str = "whole";
 
 /// The scenarios that come with the program.
-const SHIPPED: [(&str, &str); 5] = [
+const SHIPPED: [(&str, &str); 6] = [
     ("whole", include_str!("../../scenarios/whole.toml")),
     ("calm", include_str!("../../scenarios/calm.toml")),
     ("lossy", include_str!("../../scenarios/lossy.toml")),
     ("everything", include_str!("../../scenarios/everything.toml")),
+    ("doubled", include_str!("../../scenarios/doubled.toml")),
     ("twenty", include_str!("../../scenarios/twenty.toml")),
 ];
 

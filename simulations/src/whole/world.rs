@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use mesh_node::local::Local;
+use mesh_node_core::broker::conversation::Message;
+use mesh_node_core::store::scan_prefix;
 use mesh_node_core::view::{Contact, Member};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{MeshView, PeerView};
@@ -17,7 +20,7 @@ use tokio::time::Instant;
 
 use super::facts::NodeFacts;
 use super::founding::{self, derive};
-use super::ledger::{Book, Ledger, SetBack};
+use super::ledger::{Book, Doubled, Ledger, SetBack};
 use super::machine::{Machine, Outside};
 use super::network::{Network, Weather};
 use super::time::Clocks;
@@ -136,6 +139,21 @@ impl World {
         machine.start(outside).await
     }
 
+    /// Lets one node tell nobody where it is, from its next start on: only it can dial.
+    pub fn hide(&mut self, index: usize) {
+        if let Some(machine) = self.machines.get_mut(index) {
+            machine.hidden = true;
+        }
+    }
+
+    /// Carries a machine to another network: from its next start on it is at an address of its own that nobody knows.
+    pub fn move_away(&mut self, index: usize) {
+        let place = self.machines.len() + self.doubles.len() + index;
+        if let Some(machine) = self.machines.get_mut(index) {
+            machine.address = founding::address(place);
+        }
+    }
+
     /// Ends one node where it stands: its process is killed, or with `power` its machine stops and forgets what was
     /// not synced.
     pub fn crash(&mut self, index: usize, power: bool) {
@@ -227,7 +245,9 @@ impl World {
         let place = machines.len() + doubles.len();
         if let Some(machine) = machines.get(index).filter(|machine| machine.running.is_some()) {
             outside.network.note("double", &[index as u64]);
-            outside.ledger.book().doubled.push(index);
+            let from_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let doubled = Doubled { machine: index, from_ms, until_ms: None };
+            outside.ledger.book().doubled.push(doubled);
             let mut double = machine.clone_to(founding::address(place), Clocks::new(*start));
             double.start(outside).await?;
             doubles.push(double);
@@ -237,8 +257,13 @@ impl World {
 
     /// Ends every copy of a home.
     pub fn single(&mut self, index: usize) {
+        let now_ms = self.now_ms();
         let Self { doubles, outside, .. } = self;
         doubles.iter_mut().filter(|double| double.index == index).for_each(|double| double.kill(outside));
+        let mut book = outside.ledger.book();
+        for doubled in book.doubled.iter_mut().filter(|doubled| doubled.machine == index) {
+            doubled.until_ms = doubled.until_ms.or(Some(now_ms));
+        }
     }
 
     /// How often nodes were started.
@@ -345,9 +370,25 @@ impl World {
         Some(self.machines.get(index)?.running.as_ref()?.node.network().connections())
     }
 
+    /// How often one node dialled since it started.
+    #[must_use]
+    pub fn dials(&self, index: usize) -> Option<u64> {
+        Some(self.machines.get(index)?.running.as_ref()?.node.network().dials())
+    }
+
     /// What really happened, so far.
     pub fn with_book<T>(&self, look: impl FnOnce(&Book) -> T) -> T {
         look(&self.outside.ledger.book())
+    }
+
+    /// How many messages of others one node has, whatever they say.
+    ///
+    /// # Errors
+    /// When stored state cannot be read.
+    pub fn messages(&self, index: usize) -> anyhow::Result<usize> {
+        let running = self.machines.get(index).and_then(|machine| machine.running.as_ref());
+        let snapshot = running.context("it runs")?.local.database.snapshot()?;
+        Ok(scan_prefix::<Message>(&snapshot, &(), usize::MAX)?.len())
     }
 
     /// What every running node says now.

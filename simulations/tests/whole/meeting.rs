@@ -4,9 +4,13 @@ use mesh_protocol::flight::FlightState;
 use mesh_protocol::peer::PeerState;
 use mesh_protocol::record::Lifecycle;
 use mesh_simulations::whole::World;
+use mesh_simulations::whole::dials::meet;
 use mesh_simulations::whole::network::Weather;
 
 use super::fixture::*;
+
+/// As many as some seconds allow, unoptimised.
+const PAIRS: u64 = 500;
 
 #[test]
 fn an_ask_crosses_a_mesh_of_three_that_just_met() {
@@ -39,6 +43,53 @@ fn nodes_that_dial_each_other_at_once_end_with_one_connection() {
             answered(&world, 1, 0).await;
         });
     }
+}
+
+/// The same by the hundred, without anything above the network side. `mesh-simulations dials` runs a thousand.
+#[test]
+fn pairs_that_dial_each_other_at_once_end_with_one_connection_at_any_loss() {
+    let meetings = meet(0, PAIRS).unwrap();
+    assert!(meetings.failures().next().is_none(), "{meetings}");
+    assert!(meetings.with_a_loser() * 20 > meetings.all.len(), "there was something to settle: {meetings}");
+}
+
+#[test]
+fn nodes_that_say_nowhere_where_they_are_are_linked_through_a_third_and_never_falsely_judged() {
+    in_virtual_time(async {
+        let mut world = World::new(17, 3, FAIR).unwrap();
+        world.hide(1);
+        world.hide(2);
+        world.start_all().await.unwrap();
+        let judged = |world: &World| {
+            let views = (0..3).filter_map(|observer| world.view(observer)).flat_map(|view| view.peers);
+            views.filter(|peer| peer.state == PeerState::Unreachable).count()
+        };
+        let since = world.now_ms();
+        while !world.is_whole() {
+            assert!(world.now_ms() - since < 10_000, "they meet");
+            assert_eq!(judged(&world), 0);
+            world.pass(20).await;
+        }
+        answered(&world, 1, 2).await;
+        answered(&world, 2, 1).await;
+
+        // Both start again, with records on their disks and nobody linked yet who could carry.
+        world.crash(1, false);
+        world.crash(2, false);
+        world.pass(40_000).await;
+        world.start_all().await.unwrap();
+        for _ in 0..500 {
+            world.pass(20).await;
+            let hidden = [(1, 2), (2, 1)];
+            let falsely = hidden.iter().any(|(observer, peer)| {
+                let peers = world.view(*observer).unwrap().peers;
+                peers.iter().any(|it| Some(it.node) == world.id(*peer) && it.state == PeerState::Unreachable)
+            });
+            assert!(!falsely, "{} ms", world.now_ms());
+        }
+        world.until_whole(SOON_MS).await.expect("they meet again");
+        answered(&world, 1, 2).await;
+    });
 }
 
 #[test]
