@@ -1,10 +1,11 @@
 //! A host that is cut off and comes back.
 
 use mesh_protocol::api::ask::DeliveryPhase;
+use mesh_protocol::api::node::PeerStatus;
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
 use mesh_tests::network::Network;
 
-use crate::node::{NO_JOBS, Node, agent, lines};
+use crate::node::{NO_JOBS, Node, agent, lines, succeeded};
 
 /// Two nodes, the second with an agent that notes each run in a file before it answers.
 async fn pair(network: &Network, root: &std::path::Path) -> (Node, Node) {
@@ -48,6 +49,33 @@ async fn an_ask_to_a_host_that_is_cut_off_is_held_and_runs_once_when_it_is_back(
     atlas.peer_when("nova", "healed", |peer| peer.state == "alive" && peer.path.is_some()).await;
     atlas.peer_when("nova", "nothing waits", |peer| peer.outbox.count == 0).await;
     assert_eq!(lines(&root.path().join("runs")), ["first", "held"], "each ran once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_says_of_each_peer_its_state_since_when_why_and_whom_else_it_answers() {
+    let Some(network) = Network::new(3).unwrap() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let atlas = Node::found(root.path(), network.host(0), "atlas", NO_JOBS).await;
+    let nova = atlas.join(root.path(), network.host(1), "nova", NO_JOBS).await;
+    let vega = atlas.join(root.path(), network.host(2), "vega", NO_JOBS).await;
+    vega.sees("nova", "alive").await;
+    // Or they would be linked through it.
+    for peer in ["nova", "vega"] {
+        succeeded(&atlas.cli(&["deny", peer, "relay"], ""));
+    }
+
+    network.part(&nova.host, &vega.host).unwrap();
+    let answers = |peer: &PeerStatus| {
+        peer.state == "unreachable"
+            && peer.cause.as_ref().is_some_and(|cause| cause.contains("it answers atlas"))
+    };
+    let away = vega.peer_when("nova", "unreachable from here alone", answers).await;
+    assert!(away.since_ms.is_some() && away.path.is_none(), "{away:?}");
+    assert!(away.last_error.is_some(), "{away:?}");
+    let there = vega.sees("atlas", "alive").await;
+    assert!(there.since_ms.is_some() && there.path.is_some(), "{there:?}");
+    let page = succeeded(&vega.cli(&["status", "--json"], ""));
+    assert!(page.contains("it answers atlas") && page.contains("since_ms"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
