@@ -55,11 +55,8 @@ impl Writable for Applied {
 
 /// A database of its own, with a journal of this length.
 fn in_memory(journal_bytes: u64) -> Database {
-    let backends = move || Backends {
-        tree: InMemoryBackend::new(),
-        journal: InMemoryBackend::new(),
-        journal_bytes,
-    };
+    let backends =
+        move || Backends { tree: InMemoryBackend::new(), journal: InMemoryBackend::new(), journal_bytes };
     Database::open_backends(backends).unwrap()
 }
 
@@ -124,8 +121,9 @@ fn reads_are_the_same_wherever_the_rows_are() {
     let key = |n: u8| vec![n % 16];
     let change = (any::<u8>(), prop::option::of(prop::collection::vec(any::<u8>(), 0..40)));
     let batches = prop::collection::vec(prop::collection::vec(change, 0..6), 1..30);
-    let scan = (any::<u8>(), prop::option::of(any::<u8>()), any::<bool>(), 0..8_usize)
-        .prop_map(move |(from, to, backwards, limit)| Scan { from: key(from), to: to.map(key), backwards, limit });
+    let scan = (any::<u8>(), prop::option::of(any::<u8>()), any::<bool>(), 0..8_usize).prop_map(
+        move |(from, to, backwards, limit)| Scan { from: key(from), to: to.map(key), backwards, limit },
+    );
     let scans = prop::collection::vec(scan, 1..20);
     proptest!(|(batches in batches, scans in scans, journal_bytes in 64..2_000_u64)| {
         let database = in_memory(journal_bytes);

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ed25519_dalek::SigningKey;
-use mesh_node_core::links::{ConnectionKey, Links};
+use mesh_node_core::links::{ConnectionKey, DialFailure, FailureKind, Links};
 use mesh_node_core::membership::{Identity, Input, Membership};
 use mesh_node_core::time::NodeTime;
 use mesh_protocol::certificate::Certificate;
@@ -226,13 +226,23 @@ impl Mesh {
     pub fn resume(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         host.machine = host.asleep.take();
+        let view = host.machine.as_ref().map(|machine| machine.view(NodeTime(self.now)));
+        let dialled = view.into_iter().flat_map(|view| view.peers).filter(|it| it.next_dial_in_ms == Some(0));
+        let under_way: Vec<NodeId> = dialled.map(|peer| peer.node).collect();
         host.wake_at = None;
         host.exchanges.clear();
+        host.dialling.clear();
         host.links = Links::new(host.id, host.epoch + 1);
         self.feed(index, Input::Wake);
         let peers: Vec<NodeId> = self.hosts.iter().map(|host| host.id).collect();
         for peer in peers {
             self.feed(index, Input::LinkDown { peer, cause: "idle for 15 s".to_owned() });
+        }
+        // A dial that was under way has an end too: its time was over long ago.
+        for peer in under_way {
+            let text = "no answer within 5 s".to_owned();
+            let failure = DialFailure { kind: FailureKind::Passing, text, address: None };
+            self.feed(index, Input::DialFailed { peer, failure });
         }
     }
 

@@ -13,6 +13,8 @@ mod healing;
 mod joining;
 #[path = "members/large.rs"]
 mod large;
+#[path = "members/random.rs"]
+mod random;
 
 use mesh_protocol::peer::PeerState;
 use mesh_simulations::members::Mesh;

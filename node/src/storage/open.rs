@@ -98,7 +98,8 @@ impl Open {
         };
         *place = Some(journal);
         let next = State { commits: number, rows };
-        let before = std::mem::replace(&mut *self.state.write().unwrap_or_else(PoisonError::into_inner), next);
+        let before =
+            std::mem::replace(&mut *self.state.write().unwrap_or_else(PoisonError::into_inner), next);
         drop(before);
         Ok(())
     }
@@ -120,7 +121,12 @@ impl Drop for Open {
 }
 
 /// Puts rows into the tree, in one durable commit.
-fn settle(tree: &redb::Database, recent: &Recent, commits: u64, opens: Option<u64>) -> Result<(), redb::Error> {
+fn settle(
+    tree: &redb::Database,
+    recent: &Recent,
+    commits: u64,
+    opens: Option<u64>,
+) -> Result<(), redb::Error> {
     let transaction = schema::begin(tree)?;
     write(&transaction, recent, commits, opens)?;
     Ok(transaction.commit()?)

@@ -63,6 +63,9 @@ async fn what_began_on_a_connection_that_lost_ends_there_before_it_is_closed() {
             break;
         }
     }
+    sender.finish().unwrap();
+    // The node has taken all of it, or given it up, which its view would tell.
+    let _ = sender.finished().await;
     drop((sender, receiver));
     let reason = tokio::time::timeout(WITHIN, first.closed()).await.expect("then it is closed");
     assert!(matches!(reason, CloseReason::There { code: CloseCode::Superseded, .. }), "{reason:?}");

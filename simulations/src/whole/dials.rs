@@ -260,7 +260,7 @@ impl Member {
             advertisement: advertisement(self.address, 0),
             stored: vec![other],
             revocations: None,
-            delivery: Delivery::new(Arc::clone(database), randomness.clone()),
+            delivery: Delivery::new(Arc::clone(database), randomness),
             randomness,
         };
         let (network, _driver) = network::Network::start(parts, Arc::new(Deaf));

@@ -21,7 +21,9 @@ pub fn merge<'a, E>(
             (None, None) => break,
             (Some(_), None) => (true, false),
             (None, Some(_)) => (false, false),
-            (Some((key, _)), Some((other, _))) => ((*key < other.as_slice()) != backwards, *key == other.as_slice()),
+            (Some((key, _)), Some((other, _))) => {
+                ((*key < other.as_slice()) != backwards, *key == other.as_slice())
+            }
         };
         if !written_first || same {
             let row = std::mem::replace(&mut next, below.next().transpose()?);

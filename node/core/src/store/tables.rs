@@ -59,6 +59,8 @@ impl<V> Tables<V> {
 
     /// All of it, by table and key.
     pub(super) fn into_rows(self) -> impl Iterator<Item = (Table, Vec<u8>, V)> {
-        self.0.into_iter().flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| (table, key, value)))
+        self.0
+            .into_iter()
+            .flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| (table, key, value)))
     }
 }

@@ -124,7 +124,8 @@ impl Seen {
             Operation::Ended { peer, place } => {
                 let peer = PEERS[peer];
                 let keys = self.connections.keys().filter(|(of, _)| *of == peer);
-                let key = keys.map(|(_, key)| *key).nth(place).unwrap_or(ConnectionKey::direct(peer, 99));
+                let key =
+                    keys.map(|(_, key)| *key).nth(place).unwrap_or_else(|| ConnectionKey::direct(peer, 99));
                 Input::Ended { peer, key, cause: "ended".to_owned() }
             }
         })

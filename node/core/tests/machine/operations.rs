@@ -87,7 +87,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 #[derive(Debug, Clone)]
 enum Work {
     Run { origin: NodeId, flight: FlightId, attempt: u32 },
-    Job(JobTicket),
+    Job(Box<JobTicket>),
 }
 
 /// Something a node accepted, in the order of asking.
@@ -239,7 +239,7 @@ impl Play {
             }
             Action::StartJob(ticket, _) => {
                 self.begun.push(Accepted::Job(self.at(ticket.origin), ticket.job));
-                self.working[node].push(Work::Job(ticket));
+                self.working[node].push(Work::Job(Box::new(ticket)));
             }
             Action::StopRun { flight, .. } => {
                 let of = |work: &mut Work| matches!(work, Work::Run { flight: held, .. } if *held == flight);
