@@ -1,14 +1,16 @@
 //! Machines that stop, disks that fail, and backups put back.
 
 use mesh_node::limits::RECOVERY_TRIES_MAX;
+use mesh_node::storage::Database;
 use rand::RngExt;
 
 use super::judge::Violation;
 use super::point::{At, SideIndex};
 use super::row::Row;
-use super::side::{Acked, Contents};
+use super::side::{Acked, Contents, JOURNAL_BYTES};
 use super::world::{World, at};
 use super::writing::About;
+use crate::disk::Disk;
 
 impl World {
     /// Sets the point of this run, if it is this side's and still ahead.
@@ -189,6 +191,9 @@ impl World {
         self.truth.power_cut = true;
         self.lose_link();
         self.check_disk(side)?;
+        let copy = Disk::with(self.side(side).disk.image());
+        let kept = Database::open_backends(move || copy.backends(JOURNAL_BYTES))?;
+        self.truth.note_kept(&kept.snapshot()?)?;
         self.arm(side);
         Ok(())
     }

@@ -34,7 +34,7 @@ use crate::disk::{Disk, Image};
 const WALL_MS: u64 = 1_700_000_000_000;
 
 /// Bytes of a side's journal: short, so that one takes a few commits and begins again often.
-const JOURNAL_BYTES: u64 = 16 * 1024;
+pub(super) const JOURNAL_BYTES: u64 = 16 * 1024;
 
 /// The name of a side's node.
 pub(super) const NAMES: [&str; 2] = ["a", "b"];

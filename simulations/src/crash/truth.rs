@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mesh_node_core::broker::conversation::Message;
+use mesh_node_core::broker::flight::Flight;
+use mesh_node_core::jobs::job::Job;
+use mesh_node_core::store::{Store, get};
 use mesh_protocol::delivery::Epoch;
 use mesh_protocol::id::{FlightId, JobId, MessageId, NodeId};
 
@@ -92,6 +96,21 @@ impl Truth {
             request.excused = true;
             self.forgotten.extend(&request.given);
         }
+    }
+
+    /// What the disk that was put back does have is not forgotten: its answer was lost, and it was not.
+    pub(super) fn note_kept(&mut self, rows: &dyn Store) -> anyhow::Result<()> {
+        for given in std::mem::take(&mut self.forgotten) {
+            let kept = match &given {
+                Given::Message(message) => get::<Message>(rows, message)?.is_some(),
+                Given::Flight(flight) => get::<Flight>(rows, flight)?.is_some(),
+                Given::Job(job) => get::<Job>(rows, job)?.is_some(),
+            };
+            if !kept {
+                self.forgotten.insert(given);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn run_began(&mut self, side: SideIndex, origin: NodeId, flight: FlightId, task: String) {
