@@ -154,7 +154,9 @@ async fn what_is_not_a_websocket_is_told_so_and_streams_take_room() {
 async fn a_client_that_does_not_read_is_let_go_and_its_place_is_free_again() {
     let share = Share { all: 2, each: 1 };
     let send_within = Duration::from_millis(200);
-    let tenants = Tenants::with(Limits { streams: share, send_within, ..Limits::default() });
+    let requests_per_minute = u32::MAX;
+    let limits = Limits { streams: share, send_within, requests_per_minute, ..Limits::default() };
+    let tenants = Tenants::with(limits);
     tenants.service.talk();
     let mut deaf = open(&tenants, &stream_head(&tenants, "all")).await.unwrap();
     let refusal = open(&tenants, &stream_head(&tenants, "read")).await.unwrap_err();

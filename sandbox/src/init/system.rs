@@ -25,6 +25,8 @@ const SIGKILL: c_int = 9;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
 const PR_SET_DUMPABLE: c_int = 4;
+const PR_CAP_AMBIENT: c_int = 47;
+const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 
 /// A limit, soft and hard.
 #[repr(C)]
@@ -61,6 +63,10 @@ pub(super) fn control_socket(at: c_int) -> Option<File> {
     check(unsafe { fcntl(CONTROL, F_SETFD, FD_CLOEXEC) }).ok()?;
     // SAFETY: no memory is involved.
     check(unsafe { prctl(PR_SET_DUMPABLE, 0) }).ok()?;
+    // The capabilities that bubblewrap gives this process are ambient: every program it starts would have them too.
+    // Where that is not known (gVisor) there are none. Whether a job has any is probed before the first one runs.
+    // SAFETY: no memory is involved.
+    unsafe { prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0_usize, 0_usize, 0_usize) };
     // SAFETY: the descriptor is open, as the line above found, and nothing else in this program owns it.
     Some(unsafe { File::from_raw_fd(CONTROL) })
 }
@@ -77,7 +83,7 @@ pub(super) struct Interpreter {
 /// A child that changes anything about itself before it becomes another program has to be a copy of this process, which
 /// takes gVisor 6 ms. So what is to change changes here, the child shares this process's memory until it is the
 /// interpreter (posix_spawn(3)), and then it changes back. The interpreter has no way back: the user that is kept here to
-/// return to is not kept over execve(2), and no capability is inheritable.
+/// return to is not kept over execve(2), and no capability is ambient ([`control_socket`]).
 pub(super) fn start(program: &str, arguments: impl Iterator<Item = String>) -> io::Result<Interpreter> {
     let (go_inside, go) = io::pipe()?;
     let (up, up_inside) = io::pipe()?;
