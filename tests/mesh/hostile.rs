@@ -252,9 +252,10 @@ fn flood(insider: &Arc<Insider>, atlas: &Arc<Node>, stop: &Arc<AtomicBool>) -> J
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_or_a_peer_that_does_not_read_slows_nobody_else() {
-    /// How much slower another peer's slowest asks may be. A node without quotas is stopped by the same flood; what
-    /// remains is one processor and one disk under both.
-    const SLOWER_MAX: u32 = 10;
+    /// How long another peer's slowest asks may take. A node without quotas is stopped by the same flood; what remains
+    /// is one processor and one disk under both. How much slower they are than without it is printed, since it is a
+    /// figure of the machine.
+    const WITHIN: Duration = Duration::from_secs(3);
     /// Mebibytes the node may grow meanwhile: its windows, queues and page cache, and not what was sent.
     const GROWTH_MIB_MAX: u64 = 200;
     let Some(network) = Network::new(3).unwrap() else { return };
@@ -288,7 +289,7 @@ async fn a_flood_or_a_peer_that_does_not_read_slows_nobody_else() {
     too_much.await;
     stop.store(true, Ordering::Relaxed);
     floods.join_all().await;
-    assert!(flooded <= calm * SLOWER_MAX, "{flooded:?} under the flood, {calm:?} without");
+    assert!(flooded <= WITHIN, "{flooded:?} under the flood, {calm:?} without");
     let status = atlas.client.status().await.unwrap();
     let seen = status.peers.iter().find(|peer| peer.name == "nova").unwrap();
     assert!(seen.dropped.not_a_member > 0 && seen.dropped.malformed > 0, "{:?}", seen.dropped);
@@ -311,7 +312,7 @@ async fn a_flood_or_a_peer_that_does_not_read_slows_nobody_else() {
         atlas.tell("@sink", &large).await;
     }
     let unread = slow_ask(&vega, "beside a peer that does not read").await;
-    assert!(unread <= calm * SLOWER_MAX, "{unread:?} beside a slow reader, {calm:?} without");
+    assert!(unread <= WITHIN, "{unread:?} beside a slow reader, {calm:?} without");
     let grown = atlas.resident_mib().saturating_sub(before);
     eprintln!("grown by {grown} MiB; {:?}", seen.over_quota);
     assert!(grown <= GROWTH_MIB_MAX, "{grown} MiB");
