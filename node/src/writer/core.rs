@@ -21,7 +21,7 @@ use rand::Rng;
 use super::quarantine::{self, Cause};
 use super::{Counters, Perform, Queued, SubmitError};
 use crate::clock::{Clock, ClockRow};
-use crate::storage::{Batch, Database};
+use crate::storage::{Batch, Database, DatabaseError};
 
 /// What one event came to; delivered once it is durable.
 enum Outcome<H: Handler> {
@@ -221,7 +221,9 @@ impl<H: Handler> WriterCore<H> {
         let number = batch.number();
         match self.commit(batch, changes, wait) {
             Ok(()) => Ok(outcomes),
-            Err(error) => Err(Aborted::Unknown { number, outcomes, error }),
+            // The commit of this number is another's: it says nothing of this batch.
+            Err(error @ DatabaseError::Overtaken) => Err(Aborted::Storage(error.into())),
+            Err(error) => Err(Aborted::Unknown { number, outcomes, error: error.into() }),
         }
     }
 
@@ -250,7 +252,7 @@ impl<H: Handler> WriterCore<H> {
         Ok(Outcome::Unreadable(error))
     }
 
-    fn commit(&self, mut batch: Batch, changes: Vec<Change>, wait: bool) -> Result<(), StoreError> {
+    fn commit(&self, mut batch: Batch, changes: Vec<Change>, wait: bool) -> Result<(), DatabaseError> {
         batch.apply(changes)?;
         if wait {
             batch.commit()?
@@ -270,7 +272,7 @@ impl<H: Handler> WriterCore<H> {
         }
         tx.put(&ClockRow::key(), &self.clock.row());
         let changes = tx.into_changes();
-        self.commit(batch, changes, true)
+        Ok(self.commit(batch, changes, true)?)
     }
 
     fn report_quarantined(&mut self, events: Vec<Queued<H>>) {

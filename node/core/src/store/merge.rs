@@ -1,5 +1,7 @@
 //! Written rows over those of the store below, read as one.
 
+use std::cmp::Ordering;
+
 use super::{Row, Scan, Store, StoreError, Table};
 
 /// The first rows of both in one order, at most `limit`. Of two rows with one key the written one counts, and `None` as
@@ -9,30 +11,30 @@ use super::{Row, Scan, Store, StoreError, Table};
 /// The first error of `below`.
 pub fn merge<'a, E>(
     written: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    mut below: impl Iterator<Item = Result<Row, E>>,
+    below: impl Iterator<Item = Result<Row, E>>,
     backwards: bool,
     limit: usize,
 ) -> Result<Vec<Row>, E> {
-    let mut written = written.peekable();
+    let (mut written, mut below) = (written.peekable(), below.peekable());
     let mut rows = Vec::new();
-    let mut next = if limit == 0 { None } else { below.next().transpose()? };
+    // Nothing is asked for beyond the limit: the next row below may cost another look at a store.
     while rows.len() < limit {
-        let (written_first, same) = match (written.peek(), &next) {
+        let order = match (written.peek(), below.peek()) {
             (None, None) => break,
-            (Some(_), None) => (true, false),
-            (None, Some(_)) => (false, false),
-            (Some((key, _)), Some((other, _))) => {
-                ((*key < other.as_slice()) != backwards, *key == other.as_slice())
-            }
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) | (_, Some(Err(_))) => Ordering::Greater,
+            (Some((key, _)), Some(Ok((other, _)))) if backwards => other.as_slice().cmp(key),
+            (Some((key, _)), Some(Ok((other, _)))) => (*key).cmp(other.as_slice()),
         };
-        if !written_first || same {
-            let row = std::mem::replace(&mut next, below.next().transpose()?);
-            if !same {
-                rows.extend(row);
-                continue;
-            }
+        if order.is_ge()
+            && let Some(row) = below.next().transpose()?
+            && order.is_gt()
+        {
+            rows.push(row);
         }
-        if let Some((key, Some(value))) = written.next() {
+        if order.is_le()
+            && let Some((key, Some(value))) = written.next()
+        {
             rows.push((key.to_vec(), value.to_vec()));
         }
     }
@@ -83,5 +85,25 @@ impl Iterator for Pages<'_> {
             return Some(Err(error));
         }
         self.page.next().map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_asked_for_beyond_the_limit() {
+        for (backwards, keys) in [(false, [1, 3, 5]), (true, [5, 3, 1])] {
+            for limit in 0..=3 {
+                let mut asked = 0;
+                let below = keys.iter().map(|key| {
+                    asked += 1;
+                    Ok::<Row, StoreError>((vec![*key], vec![0]))
+                });
+                let rows = merge(std::iter::empty(), below, backwards, limit).unwrap();
+                assert_eq!((rows.len(), asked), (limit, limit));
+            }
+        }
     }
 }
