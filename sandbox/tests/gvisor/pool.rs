@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use mesh_sandbox::limits::ARMED_MIB;
 use mesh_sandbox::{Cancel, Job, Language, Outcome, PoolConfig, RequestedLimits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::fixture::{Fixture, Log, cgroups_naming, input, open_with, processes_naming, wait_until_armed};
 
@@ -75,8 +77,8 @@ fn what_waits_uses_no_processor_time() {
         nanoseconds.or_else(|| Some(micros()? * 1000)).unwrap()
     };
     let (before, armed) = (used(), fixture.sandbox.armed());
-    let pause = rustix::event::Timespec::try_from(Duration::from_secs(2)).unwrap();
-    rustix::event::poll(&mut [], Some(&pause)).unwrap();
+    let pause = Timespec::try_from(Duration::from_secs(2)).unwrap();
+    poll(&mut [], Some(&pause)).unwrap();
     let core = (used() - before) as f64 / 2e9;
     assert!(core <= 0.001, "{armed} waiting sandboxes use {:.3} % of a core", core * 100.0);
 }
@@ -124,17 +126,20 @@ fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
 #[test]
 fn a_sandbox_that_died_while_it_waited_is_not_given_a_job() {
     let Some(fixture) = full(1, LONG) else { return };
-    let waiting = processes_naming(&fixture.config.home);
-    for &pid in &waiting {
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
-            rustix::process::Signal::KILL,
-        );
+    let waiting: Vec<_> = processes_naming(&fixture.config.home)
+        .into_iter()
+        .filter_map(|pid| Pid::from_raw(pid.cast_signed()))
+        .filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .collect();
+    assert!(!waiting.is_empty());
+    for process in &waiting {
+        let _ = pidfd_send_signal(process, Signal::KILL);
     }
-    let started = std::time::Instant::now();
-    while processes_naming(&fixture.config.home).iter().any(|pid| waiting.contains(pid)) {
-        assert!(started.elapsed() < Duration::from_secs(10), "what was stopped does not die");
-        std::thread::yield_now();
+    // Not asked of procfs: a command line is gone before the descriptors of the dying process are.
+    for process in &waiting {
+        let ten_seconds = Timespec::try_from(Duration::from_secs(10)).unwrap();
+        let died = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&ten_seconds)).unwrap();
+        assert_eq!(died, 1, "what was stopped does not die");
     }
     for language in Language::ALL {
         let code = match language {
