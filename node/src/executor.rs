@@ -47,6 +47,7 @@ use mesh_sandbox::Sandbox;
 
 use crate::identity::NodeKey;
 use attempt::Attempts;
+pub use preparation::SWITCHED_OFF;
 use proof::Signer;
 use pump::Pump;
 use queue::{Errand, Queue};

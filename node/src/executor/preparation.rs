@@ -15,6 +15,9 @@ use mesh_sandbox::{
 use super::{ExecutorOptions, ExecutorReport, translation};
 use crate::limits::EXECUTOR_SLOTS_MAX;
 
+/// What a node says of its sandbox where its operator wants none.
+pub const SWITCHED_OFF: &str = "jobs are switched off in its configuration";
+
 /// Sweeps, and opens the sandbox if jobs are to run here and can. Blocks for seconds.
 pub(super) fn prepare(options: &ExecutorOptions) -> (Option<Sandbox>, ExecutorReport) {
     let config = config(options);
@@ -59,7 +62,6 @@ pub(super) fn pack((name, source): (&String, &PathBuf)) -> RuntimePack {
 }
 
 fn disabled(config: &SandboxConfig) -> ExecutorReport {
-    let reason = "jobs are switched off in its configuration";
     let off = Check {
         name: "executor".to_owned(),
         verdict: "ok".to_owned(),
@@ -67,7 +69,7 @@ fn disabled(config: &SandboxConfig) -> ExecutorReport {
         fix: None,
     };
     let checks = std::iter::once(off).chain(sweep(config)).collect();
-    ExecutorReport { view: unavailable(reason.to_owned()), checks }
+    ExecutorReport { view: unavailable(SWITCHED_OFF.to_owned()), checks }
 }
 
 /// Clears away what an earlier process left, if one ever ran jobs here. Returns what went wrong.

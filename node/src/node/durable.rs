@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mesh_node_core::event::Event;
 use mesh_node_core::machine::Machine;
-use mesh_node_core::site::{JobPolicy, STILL_LOOKING, Site};
+use mesh_node_core::site::{JobPolicy, Site};
 use mesh_node_core::view::View;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
@@ -67,7 +67,7 @@ impl Durable {
         let admission = Arc::new(Admission::default());
         start.revocations.iter().for_each(|list| admission.apply(list));
         start.roster.blocked.iter().for_each(|node| admission.block(*node));
-        let unknown = ExecutorView { unavailable: Some(STILL_LOOKING.to_owned()), ..ExecutorView::default() };
+        let unknown = look.before();
         let view = alone(start, &name, &agents, &admission, &unknown);
 
         let (observe, executor) = watch::channel(unknown.clone());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mesh_node_core::machine::Machine;
 use mesh_node_core::roster::Place;
-use mesh_node_core::site::JobPolicy;
+use mesh_node_core::site::{JobPolicy, STILL_LOOKING};
 use mesh_node_core::store::get;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::node::{Check, ExecutorView};
@@ -20,7 +20,7 @@ use super::doors::Doors;
 use super::{NodeError, addresses, lookout};
 use crate::agents::Agents;
 use crate::clock::{ClockRow, NodeClock};
-use crate::executor::{Executor, ExecutorOptions};
+use crate::executor::{Executor, ExecutorOptions, SWITCHED_OFF};
 use crate::founding;
 use crate::home::{ExecutorSection, Home, HomeLock};
 use crate::identity::{Credentials, NodeKey};
@@ -62,13 +62,17 @@ pub struct Parts {
 }
 
 /// Finds out what runs jobs here, and gives it the way to report. May take its time.
-pub struct Look(Box<dyn FnOnce(Credentials, WriterHandle<Machine>) -> Looking + Send>);
+pub struct Look {
+    /// What is said until it is known.
+    before: String,
+    begin: Box<dyn FnOnce(Credentials, WriterHandle<Machine>) -> Looking + Send>,
+}
 
 type Looking = Pin<Box<dyn Future<Output = Looked> + Send>>;
 
 impl fmt::Debug for Look {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Look(..)")
+        f.debug_struct("Look").field("before", &self.before).finish_non_exhaustive()
     }
 }
 
@@ -88,16 +92,25 @@ impl Look {
     pub fn new<F: Future<Output = Looked> + Send + 'static>(
         look: impl FnOnce(Credentials, WriterHandle<Machine>) -> F + Send + 'static,
     ) -> Self {
-        Self(Box::new(move |who, writer| Box::pin(look(who, writer))))
+        Self {
+            before: STILL_LOOKING.to_owned(),
+            begin: Box::new(move |who, writer| Box::pin(look(who, writer))),
+        }
+    }
+
+    /// What is offered until it is known: nothing, and why.
+    pub(super) fn before(&self) -> ExecutorView {
+        ExecutorView { unavailable: Some(self.before.clone()), ..ExecutorView::default() }
     }
 
     pub(super) fn begin(self, who: Credentials, writer: WriterHandle<Machine>) -> Looking {
-        (self.0)(who, writer)
+        (self.begin)(who, writer)
     }
 
     /// Looks at this machine's gVisor.
     fn at_sandbox(dir: PathBuf, section: ExecutorSection) -> Self {
-        Self::new(move |who, writer| async move {
+        let off = (!section.enabled).then(|| SWITCHED_OFF.to_owned());
+        let look = Self::new(move |who, writer| async move {
             let prepared = Executor::prepare(options(dir, &section, who), lookout::report_to(writer)).await;
             match prepared {
                 Ok((executor, found)) => {
@@ -110,7 +123,8 @@ impl Look {
                     Looked { runs: None, view, checks: Vec::new() }
                 }
             }
-        })
+        });
+        Self { before: off.unwrap_or(look.before), ..look }
     }
 }
 
