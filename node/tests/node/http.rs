@@ -14,7 +14,7 @@ use mesh_protocol::evidence::verify::{Expected, verify};
 use mesh_protocol::policy::Trust;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::mesh::Node;
 
@@ -34,6 +34,8 @@ fn private(path: &Path, text: &str) {
 pub(crate) struct Server {
     pub(crate) node: Node,
     address: SocketAddr,
+    /// Bound and never listening: nobody else is given its port, and the node may take it (`SO_REUSEADDR`, socket(7)).
+    _port: TcpSocket,
 }
 
 /// An answer.
@@ -83,8 +85,11 @@ impl Server {
         let (keys, pepper) = (root.join("keys.json"), root.join("pepper"));
         private(&keys, &json!({"version": 1, "credentials": credentials}).to_string());
         private(&pepper, &data_encoding::HEXLOWER.encode(&PEPPER));
-        // A port that was free a moment ago: the node says where it listens only in what it was told.
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The node says where it listens only in what it was told.
+        let port = TcpSocket::new_v4().unwrap();
+        port.set_reuseaddr(true).unwrap();
+        port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = port.local_addr().unwrap();
         let extra = format!(
             "{executor}\n[http]\nlisten = \"{address}\"\nrequests_per_minute = 100000\ncredentials = \"{}\"\npepper = \
              \"{}\"\n",
@@ -92,7 +97,7 @@ impl Server {
             pepper.display()
         );
         let node = Node::found(root, "atlas", &extra, Trust::Mine).await;
-        Self { node, address }
+        Self { node, address, _port: port }
     }
 
     /// One that runs jobs, or nothing where nothing can run.
