@@ -195,7 +195,11 @@ fn bear(birth: Birth) -> io::Result<Offspring> {
             Err(error)
         }
         (Err(error), _) => Err(error),
-        (Ok(_), None) => Err(io::ErrorKind::BrokenPipe.into()),
+        (Ok(mut forked), None) => {
+            // Ended before it said who it is.
+            forked.wait()?;
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
     }
 }
 
