@@ -6,7 +6,11 @@
 #[path = "executor/fixture.rs"]
 mod fixture;
 
-use fixture::{Asked, job, open, open_with, prepare};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use fixture::{Asked, job, open, open_changed, open_with, prepare};
+use mesh_node::executor::ExecutorOptions;
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_node_core::evidence::{Attested, judge};
 use mesh_protocol::evidence::artifact::Captured;
@@ -52,6 +56,32 @@ async fn nothing_a_requester_reads_names_a_place_on_this_machine() {
     assert!(ended.result.stdout.contains("/work"));
     assert!(!ended.result.stdout.contains(dir));
     assert!(!String::from_utf8(ended.evidence).unwrap().contains(dir));
+}
+
+#[tokio::test]
+async fn a_runtime_that_breaks_later_is_an_error_that_says_nothing_of_this_machine() {
+    let breaks = |options: &mut ExecutorOptions| {
+        let (runsc, broken) = (options.dir.join("runsc"), options.dir.join("broken"));
+        let broken = broken.display();
+        let script = format!(
+            "#!/bin/sh\nif [ -e {broken} ]; then echo cannot read {broken} >&2; exit 1; fi\nexec runsc \"$@\"\n"
+        );
+        fs::write(&runsc, script).unwrap();
+        fs::set_permissions(&runsc, Permissions::from_mode(0o755)).unwrap();
+        options.runsc = Some(runsc);
+    };
+    let Some(node) = open_changed(breaks).await else { return };
+    assert_eq!(node.run(&job(1, Language::Bash, "true")).result.status, JobStatus::Succeeded);
+    fs::write(node.dir.path().join("broken"), "").unwrap();
+    let ended = node.run(&job(2, Language::Bash, "true"));
+    assert_eq!((ended.result.status, ended.result.isolation), (JobStatus::Error, None), "{:?}", ended.result);
+    assert_eq!(ended.result.killed_by.as_deref(), Some("executor_failure"));
+    assert!(!ended.result.may_have_run);
+    assert!(node.judged_complete(&ended));
+    let (verified, kinds) = node.verify(&ended);
+    assert_eq!((kinds, &verified.receipt().execution.observed), (vec![Accepted, Finished], &None));
+    let said = format!("{:?} {}", ended.result, String::from_utf8_lossy(&ended.evidence));
+    assert!(!said.contains(node.dir.path().to_str().unwrap()) && !said.contains("cannot read"), "{said}");
 }
 
 #[tokio::test]
@@ -302,7 +332,7 @@ async fn an_end_that_another_node_decided_is_signed_with_what_is_known_of_it() {
         ..node.closed(1).result
     };
     node.executor.attest(job(2, Language::Bash, "true").ticket(), result.clone());
-    let Event::JobAttested { evidence, .. } = node.next() else { panic!("an attestation") };
+    let evidence = node.next_attested();
     let bundle = Bundle::parse(&evidence).unwrap();
     let trust = TrustSet::node(&node.id()).unwrap();
     let verified = bundle.verify(&trust, None, None).unwrap();
@@ -319,7 +349,7 @@ async fn an_end_that_came_without_a_proof_is_signed_later_from_its_result_and_it
     let ended = node.run(&asked);
     let ticket = JobTicket { events: ended.events.clone(), ..asked.ticket() };
     node.executor.attest(ticket, ended.result.clone());
-    let Event::JobAttested { evidence, .. } = node.next() else { panic!("an attestation") };
+    let evidence = node.next_attested();
     let later = fixture::Ended { evidence, ..ended.clone() };
     assert!(!node.judged_complete(&later), "what the sandbox saw is not in it, and that is said");
     let (verified, kinds) = node.verify(&later);

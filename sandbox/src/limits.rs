@@ -13,6 +13,8 @@ pub(crate) const TICK: Duration = Duration::from_millis(10);
 pub(crate) const READY_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a killed sandbox may take to be gone; measured below 50 ms.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long after the end of its control stream a sandbox may take to be seen dead, before its silence is called nonsense.
+pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(1);
 /// How long stopping a sandbox may take; measured below 2 ms.
 pub(crate) const FREEZE_DEADLINE: Duration = Duration::from_secs(1);
 /// Most bytes one read takes from a pipe, and the longest chunk an observer sees.
@@ -140,6 +142,11 @@ impl EffectiveLimits {
             max_file_mb: bounds.max_file_mb.clamp(asked.max_file_mb),
             output_bytes: bounds.output_bytes.clamp(asked.output_bytes),
         }
+    }
+
+    /// What one stream may have before the job is killed for it, in bytes.
+    pub(crate) fn most_output(&self) -> u64 {
+        self.output_bytes.saturating_mul(OUTPUT_KILL_MULTIPLE)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{EffectiveLimits, OUTPUT_KILL_MULTIPLE};
+use crate::limits::EffectiveLimits;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ impl Spent {
         if self.cpu_usec.is_some_and(|micros| micros >= limits.cpu_seconds.saturating_mul(1_000_000)) {
             return Some(Breach::Cpu);
         }
-        (self.output > limits.output_bytes.saturating_mul(OUTPUT_KILL_MULTIPLE)).then_some(Breach::Output)
+        (self.output > limits.most_output()).then_some(Breach::Output)
     }
 }
 
@@ -153,7 +153,7 @@ impl Observed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{Bounds, RequestedLimits};
+    use crate::limits::{Bounds, OUTPUT_KILL_MULTIPLE, RequestedLimits};
 
     const CLEAN: Observed = Observed {
         cancelled: false,

@@ -29,12 +29,13 @@ use crate::job::Job;
 use crate::launch::{Kind, Launcher};
 use crate::leavings::Leavings;
 use crate::limits::{
-    CHUNK_BYTES, COLLECT_DEADLINE, EffectiveLimits, KILL_DEADLINE, OUTPUT_FILES_BYTES_MAX, READY_DEADLINE,
-    TICK,
+    CHUNK_BYTES, COLLECT_DEADLINE, DEATH_DEADLINE, EffectiveLimits, KILL_DEADLINE, OUTPUT_FILES_BYTES_MAX,
+    READY_DEADLINE, TICK,
 };
 use crate::outcome::{Observed, Spent};
 use crate::report::{JobObserver, JobReport, Posture, ResourceUsage, Stream};
 use crate::sandbox::{Sandbox, SandboxError};
+use crate::wait::is_readable;
 
 /// Reads of a dead job's pipe; one chunk each, and a pipe holds 1 MiB at most (pipe(7)).
 const DRAIN_READS: usize = 64;
@@ -125,7 +126,12 @@ impl<'a> Flight<'a> {
             if self.assigned.is_some() {
                 self.read_output(observer);
             }
-            if self.hear().is_err() {
+            if self.is_flooded() && self.must_end(Instant::now()) {
+                return Ok(());
+            }
+            // Of one that is gone nothing will wake this thread again.
+            let heard = if gone { self.hear_the_rest() } else { self.hear() };
+            if heard.is_err() {
                 // A sandbox that died says no more, which is not nonsense.
                 self.observed.control_broken = self.assigned.is_some() && !gone && !self.is_gone();
                 return Ok(());
@@ -190,11 +196,9 @@ impl<'a> Flight<'a> {
     }
 
     /// Whether the sandbox has died by itself.
-    fn is_gone(&mut self) -> bool {
-        let mut fds = [PollFd::new(&self.guest.exited, PollFlags::IN)];
+    fn is_gone(&self) -> bool {
         // The stream's end may be seen a moment before the death.
-        let moment = Timespec::try_from(10 * TICK).unwrap_or_default();
-        poll(&mut fds, Some(&moment)).is_ok_and(|ready| ready > 0)
+        is_readable(&self.guest.exited, DEATH_DEADLINE)
     }
 
     /// Says what the init can take now.
@@ -235,6 +239,14 @@ impl<'a> Flight<'a> {
         }
     }
 
+    /// Takes in everything that a sandbox said before it was gone: more than one read may be left of its outputs.
+    fn hear_the_rest(&mut self) -> Result<(), crate::control::Broken> {
+        while !self.leavings.is_complete() && is_readable(&self.guest.control, Duration::ZERO) {
+            self.hear()?;
+        }
+        Ok(())
+    }
+
     /// Takes in what the init said.
     fn hear(&mut self) -> Result<(), crate::control::Broken> {
         for answer in self.guest.hear(&mut self.buffer)? {
@@ -253,6 +265,17 @@ impl<'a> Flight<'a> {
         Ok(())
     }
 
+    /// Bytes of the longer output stream.
+    fn output_seen(&self) -> u64 {
+        [&self.stdout, &self.stderr].into_iter().flatten().map(Capture::seen).max().unwrap_or(0)
+    }
+
+    /// Whether a job that runs has written far more than is kept. Asked after every read and not at every tick: how much
+    /// one writes in a tick, or whether it ends before the next, is chance.
+    fn is_flooded(&self) -> bool {
+        self.exited.is_none() && self.output_seen() > self.limits.most_output()
+    }
+
     /// Looks at every limit; notes the first that is exceeded.
     fn must_end(&mut self, now: Instant) -> bool {
         self.observed.oom_kills = self.guest.group.oom_kills().unwrap_or(0);
@@ -267,12 +290,11 @@ impl<'a> Flight<'a> {
             self.observed.control_broken = now.duration_since(exited) > COLLECT_DEADLINE;
             return self.observed.control_broken;
         }
-        let seen = |stream: &Option<Capture>| stream.as_ref().map_or(0, Capture::seen);
         let spent = Spent {
             memory: self.guest_memory.as_ref().and_then(GuestMemory::bytes),
             wall: now.duration_since(assigned_at),
             cpu_usec: cpu_since(self.guest.group.cpu_usec(), at_assignment.cpu_usec),
-            output: seen(&self.stdout).max(seen(&self.stderr)),
+            output: self.output_seen(),
         };
         self.observed.breach = spent.breach(&self.limits);
         self.observed.breach.is_some()
@@ -288,9 +310,7 @@ impl<'a> Flight<'a> {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
         }
-        let mut fds = [PollFd::new(&self.guest.exited, PollFlags::IN)];
-        let patience = Timespec::try_from(KILL_DEADLINE).unwrap_or_default();
-        if poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {
+        if is_readable(&self.guest.exited, KILL_DEADLINE) {
             let _ = self.guest.child.wait();
         } else {
             tracing::error!(dir = %self.guest.dir.path().display(), "a killed sandbox does not die");

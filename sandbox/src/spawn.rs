@@ -151,6 +151,10 @@ fn bear(birth: Birth) -> io::Result<Offspring> {
         if let Some(group) = &joins.unified {
             be_born_in(group)?;
         }
+        // Before anything else that may fail, so that whoever is left is reaped.
+        for pid in [first, getpid()] {
+            rustix::io::write(&tell, &pid.as_raw_nonzero().get().to_ne_bytes())?;
+        }
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid() != Some(parent) {
             // The parent died before the line above took effect.
@@ -159,9 +163,6 @@ fn bear(birth: Birth) -> io::Result<Offspring> {
         setpgid(None, None)?;
         for fd in &keeps {
             fcntl_setfd(fd.as_fd(), FdFlags::empty())?;
-        }
-        for pid in [first, getpid()] {
-            rustix::io::write(&tell, &pid.as_raw_nonzero().get().to_ne_bytes())?;
         }
         Ok(())
     };
@@ -194,7 +195,11 @@ fn bear(birth: Birth) -> io::Result<Offspring> {
             Err(error)
         }
         (Err(error), _) => Err(error),
-        (Ok(_), None) => Err(io::ErrorKind::BrokenPipe.into()),
+        (Ok(mut forked), None) => {
+            // Ended before it said who it is.
+            forked.wait()?;
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
     }
 }
 

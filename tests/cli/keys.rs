@@ -1,11 +1,12 @@
 //! `keys`: made, shown once, listed, used on a running node and ended.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use crate::command::Place;
 
@@ -63,7 +64,11 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn a_key_is_made_listed_used_and_revoked_while_the_node_runs() {
-    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound and never listening: nobody else is given its port, and the node may take it (`SO_REUSEADDR`, socket(7)).
+    let port = TcpSocket::new_v4().unwrap();
+    port.set_reuseaddr(true).unwrap();
+    port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let at = port.local_addr().unwrap();
     let machine = Machine::new(&format!("listen = \"{at}\"\n"));
     machine.does(&["init", "-q"]);
     machine.does(&["up", "-q"]);

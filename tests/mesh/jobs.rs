@@ -16,7 +16,7 @@ use crate::node::{NO_JOBS, Node, until};
 const ONE_SLOT: &str = "[executor]\nslots = 1\nready = 0\n";
 
 /// How long a cancelled job may take to be gone, with all its processes, on another host.
-const GONE_WITHIN: Duration = Duration::from_secs(2);
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// An asking node and one that runs jobs; `None` where nothing can run jobs.
 async fn pair(network: &Network, root: &Path) -> Option<(Node, Node)> {

@@ -90,6 +90,9 @@ pub const JOB_COMPLETION_BYTES: u64 = 2 * 1024 * 1024;
 /// Times that signing the end of a job is tried within minutes. After that it is tried once at each start.
 pub const JOB_SIGNINGS_MAX: u32 = 8;
 
+/// Ends that a start has signed at once; each further such number of them a second later. Each is read with its events.
+pub const JOB_SIGNINGS_AT_ONCE: usize = 100;
+
 /// How long after the first failure it is tried again, in milliseconds; after each further one twice as long.
 pub const JOB_SIGN_AGAIN_MS: u64 = 1_000;
 

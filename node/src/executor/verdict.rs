@@ -96,8 +96,8 @@ impl Verdict {
 
     /// The sandbox ran the job, or tried to.
     ///
-    /// Without READY, only a sandbox that exited by itself surely never handed over to the program: one that was ended
-    /// may have become ready a moment earlier.
+    /// The class is seen as the program is handed over, and that is done from outside: where none was seen, nothing ran,
+    /// however the sandbox ended.
     pub(super) fn of_report(report: &JobReport, minimum: IsolationClass, stopped_by_requester: bool) -> Self {
         let interrupted = report.killed_by == Some(KilledBy::Cancelled) && !stopped_by_requester;
         let outcome = if interrupted { Outcome::Error } else { translation::outcome(report.outcome) };
@@ -116,7 +116,7 @@ impl Verdict {
             outcome,
             exit_code: report.exit_code,
             killed_by: word.map(Cow::Borrowed),
-            may_have_run: report.posture.is_some() || report.exit_code.is_none(),
+            may_have_run: report.posture.is_some(),
             complete: true,
         };
         verdict.under(report, minimum)
@@ -182,13 +182,34 @@ mod tests {
         }
     }
 
+    /// What is seen of a sandbox of this class.
+    fn posture(isolation_class: mesh_sandbox::IsolationClass) -> Posture {
+        Posture {
+            isolation_class,
+            bootstrap_ready: true,
+            seccomp: String::new(),
+            networking: String::new(),
+            runtime_version: String::new(),
+            runtime_sha256: String::new(),
+            runtime_pack: None,
+            rootfs_sha256: String::new(),
+            config_sha256: String::new(),
+        }
+    }
+
     #[test]
-    fn only_a_sandbox_that_exited_by_itself_before_ready_surely_ran_nothing() {
+    fn what_was_not_handed_to_a_sandbox_surely_did_not_run_and_what_was_may_have() {
         let error = mesh_sandbox::Outcome::Error;
-        let exited = Verdict::of_report(&never_ready(KilledBy::NotReady, error, Some(128)), MINIMUM, false);
-        assert_eq!((exited.killed_by.as_deref(), exited.may_have_run), (Some("executor_failure"), false));
-        let killed = Verdict::of_report(&never_ready(KilledBy::NotReady, error, None), MINIMUM, false);
-        assert!(killed.may_have_run);
+        let unready = never_ready(KilledBy::NotReady, error, None);
+        let verdict = Verdict::of_report(&unready, MINIMUM, false);
+        assert_eq!((verdict.killed_by.as_deref(), verdict.may_have_run), (Some("executor_failure"), false));
+        let lost = JobReport {
+            killed_by: Some(KilledBy::SandboxLost),
+            posture: Some(posture(mesh_sandbox::IsolationClass::GvisorApplicationKernel)),
+            ..unready
+        };
+        let verdict = Verdict::of_report(&lost, MINIMUM, false);
+        assert_eq!((verdict.killed_by.as_deref(), verdict.may_have_run), (Some("executor_failure"), true));
     }
 
     #[test]
@@ -210,17 +231,7 @@ mod tests {
     fn a_success_under_less_isolation_than_was_asked_for_or_under_none_that_was_seen_is_an_error() {
         let unseen = never_ready(KilledBy::NotReady, mesh_sandbox::Outcome::Succeeded, Some(0));
         let unseen = JobReport { killed_by: None, ..unseen };
-        let posture = Posture {
-            isolation_class: mesh_sandbox::IsolationClass::LinuxSharedKernel,
-            bootstrap_ready: true,
-            seccomp: String::new(),
-            networking: String::new(),
-            runtime_version: String::new(),
-            runtime_sha256: String::new(),
-            runtime_pack: None,
-            rootfs_sha256: String::new(),
-            config_sha256: String::new(),
-        };
+        let posture = posture(mesh_sandbox::IsolationClass::LinuxSharedKernel);
         let weak = JobReport { posture: Some(posture), ..unseen.clone() };
         for report in [&unseen, &weak] {
             let verdict = Verdict::of_report(report, MINIMUM, false);

@@ -47,7 +47,12 @@ pub(super) async fn run(local: &Local, who: &Principal, request: RunRequest) -> 
         Ok(submission) => submission,
         Err(invalid) => return Err(key_reused(local, who, key.as_deref())?.unwrap_or(invalid)),
     };
-    reserve(local)?;
+    // What was taken in before is said again, whatever room there is.
+    if let Err(full) = reserve(local)
+        && key_reused(local, who, key.as_deref())?.is_none()
+    {
+        return Err(full);
+    }
     let bytes = submission.bytes();
     let command = Command::Run(local.caller(who), Box::new(submission));
     match local.command(command, bytes).await? {

@@ -113,7 +113,12 @@ pub(crate) async fn open() -> Option<Node> {
 
 /// The same with this many slots.
 pub(crate) async fn open_with(slots: u16) -> Option<Node> {
-    let node = prepare(|options| options.slots = Some(slots)).await;
+    open_changed(|options| options.slots = Some(slots)).await
+}
+
+/// The same with other options.
+pub(crate) async fn open_changed(change: impl FnOnce(&mut ExecutorOptions)) -> Option<Node> {
+    let node = prepare(change).await;
     match &node.found.view.unavailable {
         None => Some(node),
         Some(why) if why.contains("not installed") && std::env::var_os("MESH_REQUIRE_SANDBOX").is_none() => {
@@ -199,6 +204,15 @@ impl Node {
                 }
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    /// The next attestation of an end that was decided before. That a job had started may be told late.
+    pub(crate) fn next_attested(&self) -> Vec<u8> {
+        match self.next() {
+            Event::JobStarted { .. } => self.next_attested(),
+            Event::JobAttested { evidence, .. } => evidence,
+            other => panic!("{other:?}"),
         }
     }
 

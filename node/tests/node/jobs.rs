@@ -2,8 +2,12 @@
 //!
 //! Where gVisor is not installed the ones that run something are skipped, and say so.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mesh_node::client::ClientError;
 use mesh_protocol::api::job::{AttestationView, JobFilter, JobView, RunRequest};
 use mesh_protocol::evidence::artifact::Captured;
 use mesh_protocol::evidence::bundle::Bundle;
@@ -13,7 +17,7 @@ use mesh_protocol::evidence::event::{Event, EventKind};
 use mesh_protocol::evidence::trust::TrustSet;
 use mesh_protocol::evidence::verify::{Expected, verify};
 use mesh_protocol::id::{JobId, NodeId};
-use mesh_protocol::job::{Contents, InputFile, JobSpec, JobStatus, Language};
+use mesh_protocol::job::{Contents, InputFile, JobLimits, JobSpec, JobStatus, Language};
 use mesh_protocol::policy::Trust;
 
 use crate::mesh::Node;
@@ -24,9 +28,14 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(120);
 const RUNS_JOBS: &str = "[executor]\nslots = 1\n";
 
 /// A node that asks and one that runs, or nothing where nothing can run.
-async fn pair(root: &std::path::Path) -> Option<(Node, Node)> {
-    let atlas = Node::found(root, "atlas", "", Trust::Mine).await;
-    let nova = atlas.join(root, "nova", RUNS_JOBS, Trust::Mine).await;
+async fn pair(root: &Path) -> Option<(Node, Node)> {
+    pair_in(root, root).await
+}
+
+/// The same, each with its home in a directory of its own.
+async fn pair_in(asking: &Path, running: &Path) -> Option<(Node, Node)> {
+    let atlas = Node::found(asking, "atlas", "", Trust::Mine).await;
+    let nova = atlas.join(running, "nova", RUNS_JOBS, Trust::Mine).await;
     atlas.sees("nova", "alive").await;
     let deadline = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
     loop {
@@ -136,7 +145,9 @@ async fn what_a_job_writes_elsewhere_is_followed_here_and_a_cancel_reaches_it() 
     let root = tempfile::tempdir().unwrap();
     let Some((atlas, nova)) = pair(root.path()).await else { return };
     let code = "echo first; sleep 1; echo second; sleep 300";
-    let job = atlas.client.run(&on_nova(JobSpec::new(Language::Bash, code))).await.unwrap().job_id;
+    let limits = JobLimits { wall_seconds: 300, ..JobLimits::default() };
+    let spec = JobSpec { limits, ..JobSpec::new(Language::Bash, code) };
+    let job = atlas.client.run(&on_nova(spec)).await.unwrap().job_id;
     let mut events: Vec<Event> = Vec::new();
     while written(&events) != b"first\nsecond\n" {
         let after = events.last().map_or(0, |event| event.seq);
@@ -251,4 +262,62 @@ async fn fifty_submissions_of_one_moment_under_one_key_are_one_job() {
     assert_eq!(atlas.client.jobs(&JobFilter::default(), 10).await.unwrap().jobs.len(), 1);
     assert_eq!(ended(&atlas, first).await.result.unwrap().stdout, "once\n");
     drop(nova);
+}
+
+/// A disk in memory, of a size that can be changed. It is gone when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// One of this size at a new directory, or nothing where this user may not mount one.
+    fn new(at: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir(&at).unwrap();
+        let disk = Self(at);
+        let mounted = disk.mount(&format!("size={size}"));
+        if !mounted {
+            eprintln!("SKIPPED: no disk can be mounted here");
+        }
+        mounted.then_some(disk)
+    }
+
+    fn resize(&self, size: &str) {
+        assert!(self.mount(&format!("remount,size={size}")));
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.0).output();
+        mount.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: the node may still have files there. Where nothing was mounted it has no effect.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_nearly_full_takes_in_no_new_job_and_repeats_what_it_took_in() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::new(root.path().join("disk"), "4G") else { return };
+    let Some((atlas, nova)) = pair_in(&disk.0, root.path()).await else { return };
+    let keyed = |key: &str, code: &str| {
+        let spec = JobSpec::new(Language::Bash, code);
+        RunRequest { idempotency_key: Some(key.into()), ..on_nova(spec) }
+    };
+    let first = atlas.client.run(&keyed("first", "echo 1")).await.unwrap();
+    disk.resize("64M");
+    let code = async |request: &RunRequest| match atlas.client.run(request).await {
+        Err(ClientError::Refused(refusal)) => refusal.code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(code(&keyed("second", "echo 1")).await, "storage_reserve");
+    assert_eq!(code(&keyed("first", "echo 2")).await, "idempotency_key_reused");
+    let again = atlas.client.run(&keyed("first", "echo 1")).await.unwrap();
+    assert_eq!((again.job_id, again.replayed), (first.job_id, true));
+    assert_eq!(ended(&atlas, first.job_id).await.status, JobStatus::Succeeded, "what was taken in can end");
+    disk.resize("4G");
+    assert!(!atlas.client.run(&keyed("second", "echo 1")).await.unwrap().replayed);
+    atlas.stop().await;
+    nova.stop().await;
 }

@@ -97,6 +97,9 @@ pub(super) fn start(program: &str, arguments: impl Iterator<Item = String>) -> i
     let mut command = Command::new(program);
     command.args(arguments);
     let child = if is_apart() {
+        // Those of whoever started the platform. They would stay with the job whatever user it is.
+        // SAFETY: an empty list needs no pointer.
+        check(unsafe { setgroups(0, std::ptr::null()) })?;
         users(JOB, JOB)?;
         let child = command.spawn();
         users(0, 0)?;
@@ -157,7 +160,7 @@ fn real_user(id: c_uint) -> io::Result<()> {
     if is_apart() { users(id, SAME) } else { Ok(()) }
 }
 
-/// Changes user and group; those that are saved stay, and with them the way back and the capabilities.
+/// Changes user and group (all others were given up); those that are saved stay, and with them the way back and the capabilities.
 fn users(real: c_uint, effective: c_uint) -> io::Result<()> {
     let group = || {
         // SAFETY: no memory is involved.
@@ -190,8 +193,6 @@ pub(super) fn become_the_jobs_user() -> io::Result<()> {
     if !is_apart() {
         return Ok(());
     }
-    // SAFETY: an empty list needs no pointer.
-    check(unsafe { setgroups(0, std::ptr::null()) })?;
     // SAFETY: no memory is involved.
     check(unsafe { setresgid(JOB, JOB, JOB) })?;
     // SAFETY: no memory is involved.

@@ -2,10 +2,12 @@
 //! everything in one can be ended.
 
 use std::io;
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 
 use super::Probe;
 use crate::cgroup::{Ceilings, CgroupKind, Cgroups, Usage};
@@ -91,10 +93,10 @@ fn starve(cgroups: &Cgroups, spawner: &Spawner) -> io::Result<Usage> {
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", APPETITE, "count=1"]);
     let mut child = spawn(spawner, command, group.joins()?)?;
-    wait(&mut child)?;
+    let killed = wait(&mut child)?.signal() == Some(Signal::KILL.as_raw());
     let started = Instant::now();
     // The count follows the death by a moment.
-    while group.usage().oom_kills == Some(0) && started.elapsed() < Duration::from_millis(200) {
+    while killed && group.usage().oom_kills == Some(0) && started.elapsed() < PATIENCE {
         pause(Duration::from_millis(5));
     }
     Ok(group.usage())
@@ -151,14 +153,16 @@ fn spawn(spawner: &Spawner, mut command: Command, joins: Joins) -> io::Result<Of
     spawner.spawn(Birth { command, joins, keeps: Vec::new() })
 }
 
-/// Waits for `child`, for a bounded time.
-fn wait(child: &mut Offspring) -> io::Result<()> {
+/// Waits for `child`, for a bounded time, and says how it ended.
+fn wait(child: &mut Offspring) -> io::Result<ExitStatus> {
     let started = Instant::now();
-    while child.try_wait()?.is_none() {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
         if started.elapsed() > PATIENCE {
             return Err(io::ErrorKind::TimedOut.into());
         }
         pause(Duration::from_millis(2));
     }
-    Ok(())
 }

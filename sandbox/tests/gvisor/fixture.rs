@@ -1,5 +1,6 @@
 //! A sandbox of its own for each test, on one shared root file system.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,8 @@ use mesh_sandbox::{
     Cancel, InputFile, Job, JobObserver, JobReport, Language, PoolConfig, RequestedLimits, Sandbox,
     SandboxConfig, SandboxError, Stream,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A configuration for a new home below `dir`.
 pub(crate) fn config(dir: &Path) -> SandboxConfig {
@@ -69,8 +72,14 @@ pub(crate) fn wait_until_armed(sandbox: &Sandbox, count: usize) {
     let started = Instant::now();
     while sandbox.armed() < count {
         assert!(started.elapsed() < Duration::from_secs(60), "{} armed, not {count}", sandbox.armed());
-        std::thread::yield_now();
+        pause();
     }
+}
+
+/// Lets others have the machine for a moment, between two looks at something that nobody tells of.
+pub(crate) fn pause() {
+    let moment = Timespec::try_from(Duration::from_millis(5)).unwrap();
+    poll(&mut [], Some(&moment)).unwrap();
 }
 
 /// What an observer saw.
@@ -153,6 +162,19 @@ impl Fixture {
 
 pub(crate) fn input(path: &str, contents: &[u8]) -> InputFile {
     InputFile { path: path.to_owned(), contents: contents.to_owned() }
+}
+
+/// Those processes, each held so that its death can be waited for.
+pub(crate) fn hold_processes_naming(needle: &Path) -> Vec<OwnedFd> {
+    let pids = processes_naming(needle).into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+    pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect()
+}
+
+/// Waits for the deaths of all, and says whether they died. Not asked of procfs: a command line is gone before the
+/// descriptors of the dying process are.
+pub(crate) fn all_die(processes: &[OwnedFd]) -> bool {
+    let ten_seconds = Timespec::try_from(Duration::from_secs(10)).unwrap();
+    processes.iter().all(|one| poll(&mut [PollFd::new(one, PollFlags::IN)], Some(&ten_seconds)) == Ok(1))
 }
 
 /// Host processes whose command line names `needle`.

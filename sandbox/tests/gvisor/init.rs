@@ -76,7 +76,7 @@ fn what_a_job_leaves_running_ends_with_it_at_once() {
     ] {
         let (report, log) = fixture.bash(code);
         assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "done\n"), "{code}");
-        assert!(report.resource_usage.wall_time_ms < 2000, "{code}: {report:?}");
+        assert!(report.resource_usage.wall_time_ms < 10_000, "{code}: {report:?}");
     }
 }
 

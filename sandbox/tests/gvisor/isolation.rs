@@ -136,6 +136,11 @@ fn a_job_finds_nothing_of_the_job_before() {
     assert_eq!(log.out(), "");
 }
 
+/// A job that does not end before its observer has looked: only then it gets its input.
+fn waiting() -> Job {
+    Job { stdin: b"go on\n".to_vec(), ..Job::new(Language::Bash, "read -r line") }
+}
+
 #[test]
 fn gvisor_itself_holds_no_privilege_on_the_host_while_a_job_runs() {
     let Some(fixture) = open() else { return };
@@ -151,7 +156,7 @@ fn gvisor_itself_holds_no_privilege_on_the_host_while_a_job_runs() {
         }
         tell.send(sentries).unwrap();
     });
-    fixture.sandbox.run(&Job::new(Language::Bash, "sleep 0.3"), &Cancel::new().unwrap(), &mut log).unwrap();
+    fixture.sandbox.run(&waiting(), &Cancel::new().unwrap(), &mut log).unwrap();
     let sentries = told.recv().unwrap();
     assert_eq!(sentries.len(), 1, "{sentries:?}");
     let field = |name: &str| {
@@ -178,7 +183,7 @@ fn no_process_with_access_to_files_stands_behind_a_job() {
         });
         tell.send(names.collect::<Vec<_>>()).unwrap();
     });
-    fixture.sandbox.run(&Job::new(Language::Bash, "sleep 0.3"), &Cancel::new().unwrap(), &mut log).unwrap();
+    fixture.sandbox.run(&waiting(), &Cancel::new().unwrap(), &mut log).unwrap();
     let processes = told.recv().unwrap();
     assert!(processes.iter().all(|(name, _)| !name.contains("gofer")), "{processes:?}");
     let (_, files) = processes.iter().find(|(name, _)| name.contains("sandbox")).unwrap();

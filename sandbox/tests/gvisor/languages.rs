@@ -128,7 +128,7 @@ fn closed_output_and_a_child_left_behind_do_not_delay_the_end() {
     for code in ["exec >&- 2>&-; sleep 0.1", "setsid sleep 60 & echo started", "true"] {
         let (report, _) = fixture.bash(code);
         assert_eq!(report.outcome, Outcome::Succeeded, "{code}");
-        assert!(report.resource_usage.wall_time_ms < 2000, "{code}: {:?}", report.resource_usage);
+        assert!(report.resource_usage.wall_time_ms < 10_000, "{code}: {:?}", report.resource_usage);
     }
 }
 

@@ -46,7 +46,8 @@ fn a_job_cancelled_before_it_starts_never_becomes_ready() {
 #[test]
 fn what_a_job_printed_before_it_was_ended_is_not_lost() {
     let Some(fixture) = open() else { return };
-    let limits = RequestedLimits { wall_seconds: Some(1), ..RequestedLimits::default() };
+    // Time enough to print on a busy machine.
+    let limits = RequestedLimits { wall_seconds: Some(3), ..RequestedLimits::default() };
     for (language, code) in [
         (Language::Python, "import time; print('seen'); time.sleep(60)"),
         (Language::Node, "console.log('seen'); setTimeout(() => {}, 60000)"),
@@ -117,7 +118,8 @@ fn a_sweep_of_another_home_does_not_touch_a_running_job() {
     let mut log = Log::on_ready(move || {
         Sandbox::sweep(&other).unwrap();
     });
-    let job = Job::new(Language::Bash, "sleep 0.3; echo alive");
+    // Its input comes when the sweep is over.
+    let job = Job { stdin: b"alive\n".to_vec(), ..Job::new(Language::Bash, "read -r line; echo $line") };
     let report = fixture.sandbox.run(&job, &Cancel::new().unwrap(), &mut log).unwrap();
     assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "alive\n"));
 }

@@ -36,7 +36,8 @@ fn a_job_that_does_not_end_is_ended_on_time_whatever_it_does() {
         assert_eq!((report.outcome, report.killed_by), (Outcome::TimedOut, Some(KilledBy::Wall)), "{code}");
         assert_eq!(report.exit_code, None);
         let took = report.resource_usage.wall_time_ms;
-        assert!((1000..2000).contains(&took), "{code}: {took} ms");
+        // Late by milliseconds on an idle machine; what is not ended takes thirty seconds or for ever.
+        assert!((1000..5000).contains(&took), "{code}: {took} ms");
     }
 }
 
@@ -52,7 +53,8 @@ fn processor_time_counts_all_children() {
     if report.limit_enforcement.cpu_seconds {
         assert_eq!((report.outcome, report.killed_by), (Outcome::TimedOut, Some(KilledBy::Cpu)));
         let used = report.resource_usage.cpu_time_usec.unwrap();
-        assert!((1_000_000..1_600_000).contains(&used), "{used} us");
+        // All four have used four seconds when the first alone has used one.
+        assert!((1_000_000..3_000_000).contains(&used), "{used} us");
     } else {
         assert_eq!(report.killed_by, Some(KilledBy::Wall));
     }
@@ -84,7 +86,7 @@ fn a_node_memory_bomb_is_out_of_memory_long_before_its_time_is_up() {
         Language::Node,
         "const x = []; for (;;) x.push(Buffer.alloc(1 << 20, 1));",
     );
-    assert!(report.is_none_or(|report| report.resource_usage.wall_time_ms < 5000));
+    assert!(report.is_none_or(|report| report.resource_usage.wall_time_ms < 10_000));
 }
 
 #[test]
@@ -212,8 +214,9 @@ fn endless_output_is_cut_counted_and_ended() {
     assert_eq!((report.outcome, report.killed_by), (Outcome::Failed, Some(KilledBy::Output)));
     assert_eq!((log.stdout.len(), report.stdout.bytes_kept, report.stdout.truncated), (65_536, 65_536, true));
     assert_eq!(log.truncated, [Stream::Stdout]);
-    assert!(report.stdout.bytes_seen > 8 * 65_536);
-    assert!(report.stdout.bytes_seen < 64 * 65_536, "{} bytes", report.stdout.bytes_seen);
+    // The read that went too far, and what was in the pipe when the job was ended: 64 KiB each on most machines.
+    let seen = report.stdout.bytes_seen;
+    assert!(seen > 8 * 65_536 && seen <= 32 * 65_536, "{seen} bytes");
     assert!(started.elapsed().as_secs() < 10);
 }
 

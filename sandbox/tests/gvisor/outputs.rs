@@ -1,9 +1,11 @@
 //! Files that jobs leave: what is taken, what is not, and that nothing else comes with it.
 
-use mesh_sandbox::limits::OUTPUT_FILES_BYTES_MAX;
-use mesh_sandbox::{Job, JobReport, KilledBy, Language, MissingReason, Outcome};
+use std::path::PathBuf;
 
-use crate::fixture::{Fixture, input, open};
+use mesh_sandbox::limits::OUTPUT_FILES_BYTES_MAX;
+use mesh_sandbox::{Cancel, Job, JobObserver, JobReport, KilledBy, Language, MissingReason, Outcome, Stream};
+
+use crate::fixture::{Fixture, all_die, hold_processes_naming, input, open};
 
 fn run(fixture: &Fixture, language: Language, code: &str, outputs: &[&str]) -> JobReport {
     let outputs = outputs.iter().map(|&path| path.to_owned()).collect();
@@ -76,6 +78,30 @@ fn a_job_that_was_ended_hands_nothing_over() {
     assert_eq!((report.outcome, report.killed_by), (Outcome::TimedOut, Some(KilledBy::Wall)));
     assert_eq!(missing(&report), [("there", MissingReason::NotCollected)]);
     assert!(report.artifacts.is_empty());
+}
+
+#[test]
+fn what_a_sandbox_said_before_it_was_gone_is_heard_to_its_end() {
+    /// Holds up whoever serves the job until nothing of it is alive.
+    struct Slow {
+        jobs: PathBuf,
+        outlived: bool,
+    }
+    impl JobObserver for Slow {
+        fn output(&mut self, _: Stream, _: &[u8]) {
+            let processes = hold_processes_naming(&self.jobs);
+            self.outlived = !processes.is_empty() && all_die(&processes);
+        }
+    }
+    let Some(fixture) = open() else { return };
+    // More than two reads of the socket, and less than it holds.
+    let code = "head -c 150000 /dev/zero > output/x; echo";
+    let job = Job { outputs: vec!["x".to_owned()], ..Job::new(Language::Bash, code) };
+    let mut slow = Slow { jobs: fixture.config.home.join("jobs"), outlived: false };
+    let report = fixture.sandbox.run(&job, &Cancel::new().unwrap(), &mut slow).unwrap();
+    assert!(slow.outlived, "the sandbox did not end while it was not listened to");
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Succeeded, Some(0)), "{report:?}");
+    assert_eq!(contents(&report, "x").len(), 150_000);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use mesh_sandbox::{
     IsolationClass, Job, KilledBy, Language, Outcome, PoolConfig, RequestedLimits, Sandbox, SandboxConfig,
     SandboxError,
 };
+use rustix::process::Gid;
 
 use crate::fixture::{Fixture, HOME, config, input, of, open_with, processes_naming, wait_until_armed};
 use crate::hostile::HOSTILE;
@@ -61,6 +62,23 @@ fn jobs_run_in_the_weaker_class_and_say_so() {
         let (_, log) = fixture.python("import os\nopen('/work/x', 'w')\nprint(os.stat('/work/x').st_uid, os.stat('/work/input').st_uid)");
         assert_eq!(log.out(), "65534 0\n", "the job and its init are two users");
     }
+}
+
+#[test]
+fn a_job_is_in_no_group_of_the_nodes() {
+    if !is_possible() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be in a group at will");
+        return;
+    }
+    // Of this thread alone, and of those it starts: the one that starts sandboxes is among them.
+    rustix::thread::set_thread_groups(&[Gid::from_raw(0), Gid::from_raw(NOBODY)]).unwrap();
+    let Some(fixture) = open_with(without_gvisor) else { return };
+    let (report, log) = fixture.python("import os\nprint(os.getgroups(), os.getresuid(), os.getresgid())");
+    let nobody = "(65534, 65534, 65534)";
+    assert_eq!(log.out(), format!("[] {nobody} {nobody}\n"), "{report:?} {}", log.err());
 }
 
 /// What a job sees and cannot do.

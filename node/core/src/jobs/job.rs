@@ -27,7 +27,8 @@ use crate::deadline::{self, Deadline};
 use crate::event::{Action, JobTicket, Reply};
 use crate::evidence::{self, Attested, Evidence};
 use crate::limits::{
-    JOB_EVENTS_BYTES_MAX, JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_MAX, OPEN_BATCH, SILENCE_MAX_MS, SWEEP_BATCH,
+    JOB_EVENTS_BYTES_MAX, JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_AT_ONCE, JOB_SIGNINGS_MAX, OPEN_BATCH,
+    SILENCE_MAX_MS, SWEEP_BATCH,
 };
 use crate::outbox::{Class, WithdrawOutcome};
 use crate::parts;
@@ -286,10 +287,16 @@ pub(crate) fn attest_again(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), Sto
     job.map_or(Ok(()), |job| attest(turn, id, &job))
 }
 
-/// After a restart: what was to be signed is signed now.
+/// After a restart: what was to be signed is signed now, as many ends at a time as are no burden.
 pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
-    for (id, Unattested) in scan_prefix(turn.tx, &(), OPEN_BATCH)? {
-        attest_again(turn, id)?;
+    for (place, (id, Unattested)) in scan_prefix(turn.tx, &(), OPEN_BATCH)?.into_iter().enumerate() {
+        match u64::try_from(place / JOB_SIGNINGS_AT_ONCE).unwrap_or(u64::MAX) {
+            0 => attest_again(turn, id)?,
+            later => {
+                let at = turn.now.node.plus_ms(later.saturating_mul(JOB_SIGN_AGAIN_MS));
+                deadline::set(turn, at, Deadline::AttestJob(id));
+            }
+        }
     }
     Ok(())
 }

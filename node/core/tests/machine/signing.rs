@@ -3,7 +3,7 @@
 use mesh_node_core::event::{Action, Event, JobTicket};
 use mesh_node_core::evidence::{Attested, Evidence};
 use mesh_node_core::jobs::job::Job;
-use mesh_node_core::limits::{JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_MAX};
+use mesh_node_core::limits::{JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_AT_ONCE, JOB_SIGNINGS_MAX};
 use mesh_protocol::api::job::AttestationView;
 use mesh_protocol::codec::encode;
 use mesh_protocol::id::JobId;
@@ -88,6 +88,28 @@ fn signing_is_tried_a_bounded_number_of_times_and_then_once_at_each_start() {
     fail(&mut pair, job);
     pair.pass(3_600_000);
     assert!(asked(&mut pair).is_empty());
+}
+
+#[test]
+fn a_start_with_many_ends_to_sign_takes_them_some_at_a_time() {
+    let mut pair = Pair::new();
+    let jobs: Vec<JobId> = (0..=JOB_SIGNINGS_AT_ONCE).map(|_| unsigned(&mut pair)).collect();
+    for _ in 1..JOB_SIGNINGS_MAX {
+        pair.pass(JOB_SIGN_AGAIN_MS << JOB_SIGNINGS_MAX);
+        asked(&mut pair);
+        jobs.iter().for_each(|job| fail(&mut pair, *job));
+    }
+    pair.pass(3_600_000);
+    asked(&mut pair);
+    pair.restart(B);
+    let mut told: Vec<JobId> = asked(&mut pair).into_iter().map(|(ticket, _)| ticket.job).collect();
+    assert_eq!(told.len(), JOB_SIGNINGS_AT_ONCE);
+    pair.pass(JOB_SIGN_AGAIN_MS);
+    told.extend(asked(&mut pair).into_iter().map(|(ticket, _)| ticket.job));
+    told.sort_unstable();
+    let mut all = jobs;
+    all.sort_unstable();
+    assert_eq!(told, all, "each once");
 }
 
 #[test]
