@@ -61,7 +61,7 @@ fn in_memory(journal_bytes: u64) -> Database {
 }
 
 /// Room for all that a test here writes, for some of it, and for nothing.
-const ROOMS: [u64; 3] = [1 << 20, 600, 64];
+const ROOMS: [u64; 3] = [1 << 20, 1_200, 64];
 
 fn put(key: &[u8], value: &[u8]) -> Vec<Change> {
     vec![Change { table: Table::Jobs, key: key.to_vec(), value: Some(value.to_vec()) }]

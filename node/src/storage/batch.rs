@@ -11,35 +11,34 @@ use std::sync::Arc;
 use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
 
 use super::journal::Frame;
-use super::open::Open;
-use super::snapshot::Snapshot;
+use super::open::{Open, State};
 use super::{DatabaseError, failed, rows};
 
 /// Changes on their way to the disk. Reads see what was applied so far. Dropping it drops the changes.
 pub struct Batch {
     database: Arc<Open>,
-    number: u64,
-    rows: Snapshot,
+    /// What is committed once it is.
+    state: State,
     /// The changes, for the journal.
     frame: Frame,
 }
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Batch({})", self.number)
+        write!(f, "Batch({})", self.number())
     }
 }
 
 impl Batch {
     /// The batch after what is committed now.
-    pub(super) fn new(database: Arc<Open>, number: u64, rows: Snapshot) -> Self {
-        Self { database, number, rows, frame: Frame::new() }
+    pub(super) fn new(database: Arc<Open>) -> Self {
+        Self { state: database.next(), database, frame: Frame::new() }
     }
 
     /// What [`super::Database::commits`] answers once this batch is committed.
     #[must_use]
     pub const fn number(&self) -> u64 {
-        self.number
+        self.state.commits
     }
 
     /// Adds the changes of one event.
@@ -50,7 +49,7 @@ impl Batch {
         for Change { table, key, value } in changes {
             let key = rows::disk_key(table, &key);
             self.frame.add(&key, value.as_deref()).map_err(failed)?;
-            self.rows.write(key, value).map_err(failed)?;
+            self.state.write(key, value).map_err(failed)?;
         }
         Ok(())
     }
@@ -61,7 +60,7 @@ impl Batch {
     /// [`DatabaseError::Overtaken`]: nothing was kept. [`DatabaseError::Transaction`]: the batch may or may not have
     /// been kept, and the database takes no more until it is opened again.
     pub fn commit(self) -> Result<(), DatabaseError> {
-        self.database.keep(self.number, self.rows, self.frame, true)
+        self.database.keep(self.state, self.frame, true)
     }
 
     /// Makes the batch visible at once and durable with the next [`Self::commit`] after it. A crash before that forgets
@@ -70,16 +69,16 @@ impl Batch {
     /// # Errors
     /// Those of [`Self::commit`].
     pub fn commit_without_waiting(self) -> Result<(), DatabaseError> {
-        self.database.keep(self.number, self.rows, self.frame, false)
+        self.database.keep(self.state, self.frame, false)
     }
 }
 
 impl Store for Batch {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.rows.get(table, key)
+        self.state.rows.get(table, key)
     }
 
     fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
-        self.rows.scan(table, scan)
+        self.state.rows.scan(table, scan)
     }
 }

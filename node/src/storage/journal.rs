@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!  batch ──> frame ──append, one flush──> kept, its rows in memory
-//!              └─ no room left ──> all of them go into the tree (two flushes) ──> the journal begins again
+//!
+//!  one half of the file  ▓▓▓▓▓▓▓▓▓░░░   a round, on its way into the tree
+//!  the other             ▓▓▓░░░░░░░░░   the round after it, which grows meanwhile
 //! ```
 //!
 //! A frame is one batch: its number, the length of its rows, a hash, the rows. The hash covers the frame and the hash
-//! before it; the first one, what the journal begins after: a commit, and how often the database had been opened. So a
-//! frame counts only where it continues exactly what the tree holds. What else is in the file (torn by a crash, left
-//! from an earlier round, or later than a tree that was put back from a backup) is not read. A peer chooses bytes of
-//! our rows, so the hash is a cryptographic one.
+//! before it in its round; the first one, what the round begins after: a commit, and how often the database had been
+//! opened. So a frame counts only where it continues exactly what the tree and the rounds before it hold. What else is
+//! in the file (torn by a crash, left from an earlier round, or later than a tree that was put back from a backup) is
+//! not read. A peer chooses bytes of our rows, so the hash is a cryptographic one.
 //!
 //! The file has its full length from the start, so that a flush of it moves nothing but data, and a full disk does not
 //! stop what is under way.
@@ -17,6 +19,7 @@
 //! Invariants:
 //! - A frame is read again only if every frame before it is.
 //! - The tree on the disk never has part of a frame, and is never ahead of the journal but by whole rounds of it.
+//! - A round is written over only once the tree has it; who turns the journal sees to that.
 
 use std::fmt;
 use std::io;
@@ -44,7 +47,7 @@ struct Written<'a>(&'a Bytes, Option<&'a Bytes>);
 #[derive(Debug, Deserialize)]
 struct Found(ByteBuf, Option<ByteBuf>);
 
-/// What a journal begins after.
+/// What a round begins after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Beginning {
     /// How often the tree had been opened.
@@ -100,14 +103,17 @@ impl Frame {
 pub(super) enum Appended {
     /// It is.
     Kept,
-    /// There is no room: make the tree durable with this batch in it, and then [`Journal::begin_after`] it.
+    /// There is no room: make the tree durable with this batch in it, and then [`Journal::turn`].
     Full,
 }
 
 /// The open file, and where its next frame goes.
 pub(super) struct Journal {
     file: Box<dyn StorageBackend>,
-    capacity: u64,
+    /// Bytes of one half.
+    half: u64,
+    /// Where the half of this round begins.
+    begin: u64,
     end: u64,
     opens: u64,
     last: Hash,
@@ -115,7 +121,7 @@ pub(super) struct Journal {
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Journal({} of {} bytes)", self.end, self.capacity)
+        write!(f, "Journal({} of {} bytes)", self.end.saturating_sub(self.begin), self.half)
     }
 }
 
@@ -137,7 +143,7 @@ impl Journal {
             }
             file.sync_data()?;
         }
-        Ok(Self { file, capacity, end: 0, opens: after.opens, last: after.hash() })
+        Ok(Self { file, half: capacity / 2, begin: 0, end: 0, opens: after.opens, last: after.hash() })
     }
 
     /// Forgets what is in it: the tree was opened, and is durable up to and with what is in it.
@@ -146,21 +152,31 @@ impl Journal {
     /// Those of the file.
     pub(super) fn clear(&mut self, after: Beginning) -> io::Result<()> {
         // A tree that was put back counts its openings as the one before did. What that one wrote must not follow.
-        self.file.write(0, &[0; HEADER_BYTES])?;
+        let nothing = vec![0; HEADER_BYTES.min(usize::try_from(self.half).unwrap_or(HEADER_BYTES))];
+        for half in [0, self.half] {
+            self.file.write(half, &nothing)?;
+        }
         self.file.sync_data()?;
         self.opens = after.opens;
-        self.begin_after(after.commit);
+        self.turn(after.commit);
         Ok(())
     }
 
-    /// Begins again: the tree is durable up to and with this commit.
-    pub(super) fn begin_after(&mut self, commit: u64) {
-        self.end = 0;
+    /// Begins a round after this commit in the other half, which must have nothing that the tree has not.
+    pub(super) fn turn(&mut self, commit: u64) {
+        self.begin = if self.begin == 0 { self.half } else { 0 };
+        self.end = self.begin;
         self.last = Beginning { opens: self.opens, commit }.hash();
     }
 
+    /// Whether the round is long enough to be put into the tree: there is still as much room as it takes, for what comes
+    /// meanwhile.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.end.saturating_sub(self.begin) >= self.half / 2
+    }
+
     /// Reads the next frame, which must have this number, and gives its rows to `take` as keys and values. False where
-    /// the journal ends.
+    /// the round ends.
     ///
     /// # Errors
     /// Those of the file and of `take`.
@@ -213,7 +229,7 @@ impl Journal {
 
     /// Where something of this length would end, if it fits.
     fn room_for(&self, bytes: u64) -> Option<u64> {
-        self.end.checked_add(bytes).filter(|end| *end <= self.capacity)
+        self.end.checked_add(bytes).filter(|end| end.saturating_sub(self.begin) <= self.half)
     }
 }
 

@@ -42,16 +42,18 @@ impl Snapshot {
         &self.recent
     }
 
-    /// Writes a row on top, or removes it. Other views do not see it.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StorageError> {
-        match value {
-            Some(value) => self.recent.put(key, value),
-            None => {
-                let in_tree = self.tree.get(key.as_slice())?.is_some();
-                self.recent.remove(key, in_tree);
-            }
-        }
-        Ok(())
+    /// The same tree with other rows on top.
+    pub(super) fn with(self, recent: Recent) -> Self {
+        Self { recent, ..self }
+    }
+
+    pub(super) fn is_in_tree(&self, key: &[u8]) -> Result<bool, StorageError> {
+        Ok(self.tree.get(key)?.is_some())
+    }
+
+    /// Writes a row on top, or removes one that the tree has as well, or has not. Other views do not see it.
+    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+        self.recent.write(key, value, in_tree);
     }
 
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
