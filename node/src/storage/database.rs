@@ -113,7 +113,7 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn snapshot(&self) -> Result<Snapshot, DatabaseError> {
-        Ok(self.now_open()?.state().rows)
+        Ok(self.now_open()?.state().1)
     }
 
     /// Begins a batch. Of two that were begun together the first to be committed is kept.
@@ -133,7 +133,7 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn commits(&self) -> Result<u64, DatabaseError> {
-        Ok(self.now_open()?.state().commits)
+        Ok(self.now_open()?.state().0)
     }
 
     /// Closes the database and opens it again, as redb asks for after a failed commit. Snapshots taken before answer

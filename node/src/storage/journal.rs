@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest as _, Sha256};
 
+use super::open::Written;
+
 /// Bytes before the rows of a frame: its number and their length, each big-endian, and its hash.
 const HEADER_BYTES: usize = 8 + 4 + HASH_BYTES;
 
@@ -41,7 +43,7 @@ type Hash = [u8; HASH_BYTES];
 
 /// A row as it is on disk: its key with the table's prefix, and its value, or `None` where it was removed.
 #[derive(Debug, Serialize)]
-struct Written<'a>(&'a Bytes, Option<&'a Bytes>);
+struct Row<'a>(&'a Bytes, Option<&'a Bytes>);
 
 /// The same, read.
 #[derive(Debug, Deserialize)]
@@ -79,7 +81,7 @@ impl Frame {
 
     /// Adds a row, or its removal.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
-        let row = Written(Bytes::new(key), value.map(Bytes::new));
+        let row = Row(Bytes::new(key), value.map(Bytes::new));
         self.bytes = postcard::to_extend(&row, std::mem::take(&mut self.bytes)).map_err(io::Error::other)?;
         Ok(())
     }
@@ -175,40 +177,36 @@ impl Journal {
         self.end.saturating_sub(self.begin) >= self.half / 2
     }
 
-    /// Reads the next frame, which must have this number, and gives its rows to `take` as keys and values. False where
-    /// the round ends.
+    /// Reads the next frame, which must have this number. Nothing where the round ends.
     ///
     /// # Errors
-    /// Those of the file and of `take`.
-    pub(super) fn read<E: From<io::Error>>(
-        &mut self,
-        number: u64,
-        mut take: impl FnMut(Vec<u8>, Option<Vec<u8>>) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let Some(rows_at) = self.room_for(as_u64(HEADER_BYTES)) else { return Ok(false) };
+    /// Those of the file, and where the rows of a whole frame do not read.
+    pub(super) fn read(&mut self, number: u64) -> io::Result<Option<Vec<Written>>> {
+        let Some(rows_at) = self.room_for(as_u64(HEADER_BYTES)) else { return Ok(None) };
         let mut header = [0; HEADER_BYTES];
         self.file.read(self.end, &mut header)?;
-        let Some((found, length, written)) = fields(&header).filter(|(found, ..)| *found == number) else {
-            return Ok(false);
+        let Some((found, length, hashed)) = fields(&header).filter(|(found, ..)| *found == number) else {
+            return Ok(None);
         };
         let Some(end) = self.room_for(as_u64(HEADER_BYTES).saturating_add(u64::from(length))) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let mut rows = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.file.read(rows_at, &mut rows)?;
-        if hash(&self.last, found, &rows) != written {
-            return Ok(false);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read(rows_at, &mut bytes)?;
+        if hash(&self.last, found, &bytes) != hashed {
+            return Ok(None);
         }
-        let mut rest = rows.as_slice();
+        let mut rows = Vec::new();
+        let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let (Found(key, value), after) = postcard::take_from_bytes(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            take(key.into_vec(), value.map(ByteBuf::into_vec))?;
+            rows.push(Written { key: key.into_vec(), value: value.map(ByteBuf::into_vec) });
             rest = after;
         }
         self.end = end;
-        self.last = written;
-        Ok(true)
+        self.last = hashed;
+        Ok(Some(rows))
     }
 
     /// Adds a frame, and when `wait` says so returns only once the disk has it and all before it.

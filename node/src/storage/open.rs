@@ -16,12 +16,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redb::{StorageBackend, StorageError};
+use redb::StorageBackend;
 
 use super::journal::{Appended, Beginning, Frame, Journal};
 use super::recent::{Recent, Since};
 use super::settling::{Pace, Round, Settling, settle};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Tree};
 use super::{DatabaseError, failed, schema};
 
 /// A journal's file, how long it is, and when its rounds are settled.
@@ -31,30 +31,38 @@ pub(super) struct JournalFile {
     pub(super) pace: Pace,
 }
 
-/// What is committed at one moment, or what a batch makes of it.
-#[derive(Clone)]
-pub(super) struct State {
+/// A row as a batch writes it.
+pub(super) struct Written {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
+}
+
+/// What is committed.
+struct State {
     /// How many batches were ever committed.
-    pub(super) commits: u64,
-    pub(super) rows: Snapshot,
+    commits: u64,
+    rows: Snapshot,
     /// What was written since the journal turned, until the round before is settled.
     since: Option<Since>,
 }
 
 impl State {
-    /// Writes a row, or removes it. Other states do not see it.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StorageError> {
-        let in_tree = value.is_none() && self.rows.is_in_tree(&key)?;
-        if let Some(since) = &mut self.since {
-            since.write(key.clone(), value.clone(), in_tree);
+    /// Takes in the next batch. Each row comes with whether the tree has it. Nodes of the map that no snapshot shares are
+    /// changed where they are, which is why a batch keeps none of its own.
+    fn take_in(&mut self, batch: Vec<(Written, bool)>) {
+        for (Written { key, value }, in_tree) in batch {
+            if let Some(since) = &mut self.since {
+                since.write(key.clone(), value.clone(), in_tree);
+            }
+            self.rows.write(key, value, in_tree);
         }
-        self.rows.write(key, value, in_tree);
-        Ok(())
+        self.commits = self.commits.saturating_add(1);
     }
 
-    /// The tree now has the round before.
-    fn settled(&mut self, tree: Snapshot) {
-        self.rows = tree.with(self.since.take().map_or_else(Recent::default, Since::into_rows));
+    /// The tree now has the round before. Gives what was on top until now.
+    fn settled(&mut self, tree: Snapshot) -> Snapshot {
+        let rows = self.since.take().map_or_else(Recent::default, Since::into_rows);
+        std::mem::replace(&mut self.rows, tree.with(rows))
     }
 
     /// What is not in the tree, if no round is being settled.
@@ -75,7 +83,7 @@ pub(super) struct Open {
     pace: Pace,
     /// `None` after a failure.
     writing: Mutex<Option<Writing>>,
-    /// The lock is held only to look or to swap.
+    /// The lock is held to look, to swap, and to take a batch in, never over the disk.
     state: RwLock<State>,
 }
 
@@ -89,11 +97,9 @@ impl Open {
         let mut found = State { commits, rows: Snapshot::of(&tree)?, since: None };
         // At most two rounds, in either half first.
         for _ in 0..3 {
-            while journal
-                .read(found.commits.saturating_add(1), |key, value| found.write(key, value))
-                .map_err(failed)?
-            {
-                found.commits = found.commits.saturating_add(1);
+            while let Some(rows) = journal.read(found.commits.saturating_add(1)).map_err(failed)? {
+                let rows = found.rows.tree().compare(rows).map_err(failed)?;
+                found.take_in(rows);
             }
             journal.turn(found.commits);
         }
@@ -109,15 +115,10 @@ impl Open {
         &self.tree
     }
 
-    /// What is committed now.
-    pub(super) fn state(&self) -> State {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What the next batch begins with.
-    pub(super) fn next(&self) -> State {
-        let state = self.state();
-        State { commits: state.commits.saturating_add(1), ..state }
+    /// How many batches were ever committed, and what a reader sees.
+    pub(super) fn state(&self) -> (u64, Snapshot) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        (state.commits, state.rows.clone())
     }
 
     /// Whether something failed, and nothing more will be kept.
@@ -125,37 +126,64 @@ impl Open {
         self.writing().is_none()
     }
 
-    /// Keeps a batch: what it wrote, and all that a reader sees with it.
-    pub(super) fn keep(&self, mut next: State, mut frame: Frame, wait: bool) -> Result<(), DatabaseError> {
+    /// Keeps the batch of this number, whose frame has the same rows.
+    pub(super) fn keep(
+        &self,
+        number: u64,
+        rows: Vec<Written>,
+        mut frame: Frame,
+        wait: bool,
+    ) -> Result<(), DatabaseError> {
         let mut place = self.writing();
-        if next.commits != self.state().commits.saturating_add(1) {
+        if number != self.state().0.saturating_add(1) {
             return Err(DatabaseError::Overtaken);
         }
         // Not put back where anything below fails.
         let Writing { mut journal, mut settling } = place.take().ok_or(DatabaseError::Closed)?;
-        if let Some(over) = settling.take_if(|settling| settling.is_due(next.commits)) {
-            next.settled(over.finish()?);
+        if let Some(over) = settling.take_if(|settling| settling.is_due(number)) {
+            self.settled(over.finish()?);
         }
-        match journal.append(next.commits, &mut frame, wait).map_err(failed)? {
-            Appended::Kept => {}
+        match journal.append(number, &mut frame, wait).map_err(failed)? {
+            Appended::Kept => {
+                let rows = self.tree_of_now().compare(rows).map_err(failed)?;
+                self.change(|state| state.take_in(rows));
+            }
             Appended::Full => {
                 if let Some(waited_for) = settling.take() {
-                    next.settled(waited_for.finish()?);
+                    self.settled(waited_for.finish()?);
                 }
+                let (commits, before) = self.state();
+                let rows = before.tree().compare(rows).map_err(failed)?;
+                let mut next = State { commits, rows: before, since: None };
+                next.take_in(rows);
                 next.settled(settle(&self.tree, &next.round(), None)?);
-                journal.turn(next.commits);
+                journal.turn(number);
+                drop(self.change(|state| std::mem::replace(state, next)));
             }
         }
         if settling.is_none() && journal.is_half_full() {
-            journal.turn(next.commits);
-            next.since = Some(Since::new(next.rows.recent().clone()));
-            settling = Some(Settling::begin(&self.tree, next.round(), self.pace)?);
+            journal.turn(number);
+            let round = self.change(|state| {
+                state.since = Some(Since::new(state.rows.recent().clone()));
+                state.round()
+            });
+            settling = Some(Settling::begin(&self.tree, round, self.pace)?);
         }
         *place = Some(Writing { journal, settling });
-        let before =
-            std::mem::replace(&mut *self.state.write().unwrap_or_else(PoisonError::into_inner), next);
-        drop(before);
         Ok(())
+    }
+
+    fn settled(&self, tree: Snapshot) {
+        // Dropped when the lock is free again: it may be the last that holds a whole round.
+        drop(self.change(|state| state.settled(tree)));
+    }
+
+    fn tree_of_now(&self) -> Tree {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).rows.tree()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn writing(&self) -> MutexGuard<'_, Option<Writing>> {
@@ -166,15 +194,15 @@ impl Open {
 /// Closed in order, the tree's file is whole by itself.
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut state = self.state();
         let Some(Writing { settling, .. }) = self.writing().take() else { return };
         if let Some(waited_for) = settling {
             let Ok(tree) = waited_for.finish() else { return };
-            state.settled(tree);
+            self.settled(tree);
         }
-        if !state.rows.recent().is_empty() {
+        let round = self.change(|state| state.round());
+        if !round.rows.is_empty() {
             // The journal has it all the same.
-            let _ = settle(&self.tree, &state.round(), None);
+            let _ = settle(&self.tree, &round, None);
         }
     }
 }
