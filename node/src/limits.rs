@@ -46,9 +46,10 @@ pub const QUARANTINE_ROWS_MAX: usize = 1_000;
 /// Bytes of the database's page cache.
 pub const DATABASE_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of the journal: how much is written between two commits of the tree itself, kept in memory until then, and read
-/// again after a crash. Longer, those commits are fewer and everybody waits longer for each.
-pub const JOURNAL_BYTES: u64 = 2 * 1024 * 1024;
+/// Bytes of the journal. A quarter is written between two commits of the tree itself, half of it while such a commit is
+/// under way; all of it at most is kept in memory, and read again after a crash. Longer, those commits are fewer, and each
+/// takes longer.
+pub const JOURNAL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Bytes up to which a database file is verified page by page at start (a second or two at most). Larger files are
 /// verified only where they are read.

@@ -5,7 +5,8 @@
 //! business; this module only keeps them.
 //!
 //! A batch is made durable by one flush of a journal beside the tree, and its rows are kept in memory, on top of the
-//! tree; when the journal is full, and at every start and end, they go into the tree together.
+//! tree. When the journal has grown to a round, and at every start and end, they go into the tree together, beside the
+//! batches that follow.
 //!
 //! Invariants:
 //! - A [`Snapshot`] never waits for the writer and never changes; it keeps old pages alive, so it is held for one
@@ -23,6 +24,7 @@ mod open;
 mod recent;
 mod rows;
 mod schema;
+mod settling;
 mod snapshot;
 
 pub use batch::Batch;

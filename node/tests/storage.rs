@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use mesh_node::storage::{Backends, Batch, Database, DatabaseError, SCHEMA_VERSION};
+use mesh_node::storage::{Backends, Database, DatabaseError, SCHEMA_VERSION};
 use mesh_node_core::store::conformance::{Writable, check_all};
 use mesh_node_core::store::{Change, OrderedStore, Row, Scan, Store, StoreError, Table};
 use proptest::prelude::*;
@@ -34,25 +34,6 @@ impl Writable for Committed {
     }
 }
 
-/// A batch that is never committed, as the suite's store: reads see what was applied.
-struct Applied(Batch);
-
-impl Store for Applied {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.get(table, key)
-    }
-
-    fn scan(&self, table: Table, scan: &Scan) -> Result<Vec<Row>, StoreError> {
-        self.0.scan(table, scan)
-    }
-}
-
-impl Writable for Applied {
-    fn apply(&mut self, changes: Vec<Change>) {
-        self.0.apply(changes).unwrap();
-    }
-}
-
 /// A database of its own, with a journal of this length.
 fn in_memory(journal_bytes: u64) -> Database {
     let backends =
@@ -61,7 +42,7 @@ fn in_memory(journal_bytes: u64) -> Database {
 }
 
 /// Room for all that a test here writes, for some of it, and for nothing.
-const ROOMS: [u64; 3] = [1 << 20, 600, 64];
+const ROOMS: [u64; 3] = [1 << 20, 1_200, 64];
 
 fn put(key: &[u8], value: &[u8]) -> Vec<Change> {
     vec![Change { table: Table::Jobs, key: key.to_vec(), value: Some(value.to_vec()) }]
@@ -84,8 +65,15 @@ fn snapshots_are_a_store_wherever_the_rows_are() {
 }
 
 #[test]
-fn a_batch_is_a_store() {
-    check_all(|| Applied(in_memory(ROOMS[0]).begin().unwrap()));
+fn a_batch_reads_what_was_committed_before_it_and_nothing_of_its_own() {
+    let mut database = Committed(in_memory(ROOMS[0]));
+    database.apply(put(b"k", b"old"));
+    let mut batch = database.0.begin().unwrap();
+    batch.apply(put(b"k", b"new")).unwrap();
+    assert_eq!(batch.get(Table::Jobs, b"k").unwrap().unwrap(), b"old");
+    assert_eq!(batch.scan(Table::Jobs, &Scan::prefix(&[], 9)).unwrap(), [(b"k".to_vec(), b"old".to_vec())]);
+    batch.commit().unwrap();
+    assert_eq!(database.get(Table::Jobs, b"k").unwrap().unwrap(), b"new");
 }
 
 #[test]
@@ -125,7 +113,7 @@ fn reads_are_the_same_wherever_the_rows_are() {
         move |(from, to, backwards, limit)| Scan { from: key(from), to: to.map(key), backwards, limit },
     );
     let scans = prop::collection::vec(scan, 1..20);
-    proptest!(|(batches in batches, scans in scans, journal_bytes in 64..2_000_u64)| {
+    proptest!(|(batches in batches, scans in scans, journal_bytes in 64..4_000_u64)| {
         let database = in_memory(journal_bytes);
         let mut expected = OrderedStore::default();
         for batch in batches {
@@ -141,7 +129,6 @@ fn reads_are_the_same_wherever_the_rows_are() {
                             == expected.get(Table::Jobs, &scan.from).unwrap()
                 })
             };
-            prop_assert!(same(&written), "before its commit");
             written.commit().unwrap();
             prop_assert!(same(&database.snapshot().unwrap()), "after it");
         }
@@ -172,6 +159,34 @@ fn what_was_committed_is_there_after_opening_again() {
     let database = Database::open_file(&path).unwrap();
     assert_eq!(database.snapshot().unwrap().get(Table::Jobs, b"k").unwrap().unwrap(), b"v");
     assert_eq!(database.commits().unwrap(), 1);
+}
+
+/// More than the journal holds in all, so that several rounds go into the tree while batches are committed and read.
+#[test]
+fn batches_and_reads_go_on_while_rounds_go_into_the_tree_of_a_file() {
+    let directory = TempDir::new().unwrap();
+    let (database, path) = create(&directory);
+    let mut expected = OrderedStore::default();
+    let all = Scan::prefix(&[], 1_000);
+    for batch in 0..200_u8 {
+        let row = Change { table: Table::Jobs, key: vec![batch], value: Some(vec![batch; 100_000]) };
+        // Three of four die, some within the round and some in a later one.
+        let removed = |age: u8| batch.checked_sub(age).filter(|key| key % 4 != 0);
+        let gone = [1, 30].into_iter().filter_map(removed);
+        let gone = gone.map(|key| Change { table: Table::Jobs, key: vec![key], value: None });
+        let changes: Vec<Change> = std::iter::once(row).chain(gone).collect();
+        let mut written = database.begin().unwrap();
+        written.apply(changes.clone()).unwrap();
+        written.commit().unwrap();
+        expected.apply(changes);
+        let rows = database.snapshot().unwrap().scan(Table::Jobs, &all).unwrap();
+        assert!(rows == expected.scan(Table::Jobs, &all).unwrap(), "after {batch}");
+    }
+    drop(database);
+    let database = Database::open_file(&path).unwrap();
+    let rows = database.snapshot().unwrap().scan(Table::Jobs, &all).unwrap();
+    assert!(rows == expected.scan(Table::Jobs, &all).unwrap(), "opened again");
+    assert_eq!(database.commits().unwrap(), 200);
 }
 
 #[test]

@@ -15,13 +15,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use redb::{Builder, StorageBackend};
 
 use super::batch::Batch;
-use super::open::{JournalFile, Open, State};
+use super::open::{JournalFile, Open};
+use super::settling::Pace;
 use super::snapshot::Snapshot;
 use super::{DatabaseError, creation, failed, schema};
 use crate::limits::{DATABASE_CACHE_BYTES, DATABASE_CHECK_BYTES_MAX, JOURNAL_BYTES};
 
 /// What a database on a backend is called in errors.
 const BACKEND: &str = "<backend>";
+
+/// On a backend a round is settled with the batch so many commits after it: there are no threads then, and some batches
+/// between, as there are on a disk.
+const SETTLED_AFTER: u64 = 2;
 
 /// Opens the same database once more.
 type Reopen = dyn Fn() -> Result<Arc<Open>, DatabaseError> + Send + Sync;
@@ -33,7 +38,7 @@ pub struct Backends<B> {
     pub tree: B,
     /// Those of the journal.
     pub journal: B,
-    /// How long the journal becomes before the tree is made durable.
+    /// How long the journal is. A quarter of it is a round.
     pub journal_bytes: u64,
 }
 
@@ -72,7 +77,11 @@ impl Database {
         let name = path.to_owned();
         let open = move |verify| {
             let tree = open_at(&name, verify)?;
-            ready(tree, || Ok((creation::journal(&name)?, JOURNAL_BYTES)), &name)
+            let journal = || {
+                let file = creation::journal(&name)?;
+                Ok(JournalFile { file, bytes: JOURNAL_BYTES, pace: Pace::Beside })
+            };
+            ready(tree, journal, &name)
         };
         Ok(Self {
             open: RwLock::new(Some(open(verify)?)),
@@ -91,7 +100,9 @@ impl Database {
     ) -> Result<Self, DatabaseError> {
         let open = move || {
             let Backends { tree, journal, journal_bytes } = backends();
-            ready(tree_on(tree)?, || Ok((Box::new(journal) as _, journal_bytes)), Path::new(BACKEND))
+            let pace = Pace::After(SETTLED_AFTER);
+            let journal = JournalFile { file: Box::new(journal), bytes: journal_bytes, pace };
+            ready(tree_on(tree)?, || Ok(journal), Path::new(BACKEND))
         };
         let first = open()?;
         Ok(Self { open: RwLock::new(Some(first)), reopen: Box::new(open), name: PathBuf::from(BACKEND) })
@@ -102,7 +113,7 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn snapshot(&self) -> Result<Snapshot, DatabaseError> {
-        Ok(self.now_open()?.state().rows)
+        Ok(self.now_open()?.state().1)
     }
 
     /// Begins a batch. Of two that were begun together the first to be committed is kept.
@@ -114,8 +125,7 @@ impl Database {
         if open.has_failed() {
             return Err(DatabaseError::Closed);
         }
-        let State { commits, rows } = open.state();
-        Ok(Batch::new(open, commits.saturating_add(1), rows))
+        Ok(Batch::new(open))
     }
 
     /// How many batches were ever committed here.
@@ -123,7 +133,7 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::Closed`] during a reopen, [`DatabaseError::Transaction`] when redb fails.
     pub fn commits(&self) -> Result<u64, DatabaseError> {
-        Ok(self.now_open()?.state().commits)
+        Ok(self.now_open()?.state().0)
     }
 
     /// Closes the database and opens it again, as redb asks for after a failed commit. Snapshots taken before answer

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!  batch ──> frame ──append, one flush──> kept, its rows in memory
-//!              └─ no room left ──> all of them go into the tree (two flushes) ──> the journal begins again
+//!
+//!  one half of the file  ▓▓▓▓▓▓▓▓▓░░░   a round, on its way into the tree
+//!  the other             ▓▓▓░░░░░░░░░   the round after it, which grows meanwhile
 //! ```
 //!
 //! A frame is one batch: its number, the length of its rows, a hash, the rows. The hash covers the frame and the hash
-//! before it; the first one, what the journal begins after: a commit, and how often the database had been opened. So a
-//! frame counts only where it continues exactly what the tree holds. What else is in the file (torn by a crash, left
-//! from an earlier round, or later than a tree that was put back from a backup) is not read. A peer chooses bytes of
-//! our rows, so the hash is a cryptographic one.
+//! before it in its round; the first one, what the round begins after: a commit, and how often the database had been
+//! opened. So a frame counts only where it continues exactly what the tree and the rounds before it hold. What else is
+//! in the file (torn by a crash, left from an earlier round, or later than a tree that was put back from a backup) is
+//! not read. A peer chooses bytes of our rows, so the hash is a cryptographic one.
 //!
 //! The file has its full length from the start, so that a flush of it moves nothing but data, and a full disk does not
 //! stop what is under way.
@@ -17,6 +19,7 @@
 //! Invariants:
 //! - A frame is read again only if every frame before it is.
 //! - The tree on the disk never has part of a frame, and is never ahead of the journal but by whole rounds of it.
+//! - A round is written over only once the tree has it; who turns the journal sees to that.
 
 use std::fmt;
 use std::io;
@@ -25,6 +28,8 @@ use redb::StorageBackend;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest as _, Sha256};
+
+use super::open::Written;
 
 /// Bytes before the rows of a frame: its number and their length, each big-endian, and its hash.
 const HEADER_BYTES: usize = 8 + 4 + HASH_BYTES;
@@ -38,13 +43,13 @@ type Hash = [u8; HASH_BYTES];
 
 /// A row as it is on disk: its key with the table's prefix, and its value, or `None` where it was removed.
 #[derive(Debug, Serialize)]
-struct Written<'a>(&'a Bytes, Option<&'a Bytes>);
+struct Row<'a>(&'a Bytes, Option<&'a Bytes>);
 
 /// The same, read.
 #[derive(Debug, Deserialize)]
 struct Found(ByteBuf, Option<ByteBuf>);
 
-/// What a journal begins after.
+/// What a round begins after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Beginning {
     /// How often the tree had been opened.
@@ -76,7 +81,7 @@ impl Frame {
 
     /// Adds a row, or its removal.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
-        let row = Written(Bytes::new(key), value.map(Bytes::new));
+        let row = Row(Bytes::new(key), value.map(Bytes::new));
         self.bytes = postcard::to_extend(&row, std::mem::take(&mut self.bytes)).map_err(io::Error::other)?;
         Ok(())
     }
@@ -100,14 +105,17 @@ impl Frame {
 pub(super) enum Appended {
     /// It is.
     Kept,
-    /// There is no room: make the tree durable with this batch in it, and then [`Journal::begin_after`] it.
+    /// There is no room: make the tree durable with this batch in it, and then [`Journal::turn`].
     Full,
 }
 
 /// The open file, and where its next frame goes.
 pub(super) struct Journal {
     file: Box<dyn StorageBackend>,
-    capacity: u64,
+    /// Bytes of one half.
+    half: u64,
+    /// Where the half of this round begins.
+    begin: u64,
     end: u64,
     opens: u64,
     last: Hash,
@@ -115,7 +123,7 @@ pub(super) struct Journal {
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Journal({} of {} bytes)", self.end, self.capacity)
+        write!(f, "Journal({} of {} bytes)", self.end.saturating_sub(self.begin), self.half)
     }
 }
 
@@ -137,7 +145,7 @@ impl Journal {
             }
             file.sync_data()?;
         }
-        Ok(Self { file, capacity, end: 0, opens: after.opens, last: after.hash() })
+        Ok(Self { file, half: capacity / 2, begin: 0, end: 0, opens: after.opens, last: after.hash() })
     }
 
     /// Forgets what is in it: the tree was opened, and is durable up to and with what is in it.
@@ -146,53 +154,59 @@ impl Journal {
     /// Those of the file.
     pub(super) fn clear(&mut self, after: Beginning) -> io::Result<()> {
         // A tree that was put back counts its openings as the one before did. What that one wrote must not follow.
-        self.file.write(0, &[0; HEADER_BYTES])?;
+        let nothing = vec![0; HEADER_BYTES.min(usize::try_from(self.half).unwrap_or(HEADER_BYTES))];
+        for half in [0, self.half] {
+            self.file.write(half, &nothing)?;
+        }
         self.file.sync_data()?;
         self.opens = after.opens;
-        self.begin_after(after.commit);
+        self.turn(after.commit);
         Ok(())
     }
 
-    /// Begins again: the tree is durable up to and with this commit.
-    pub(super) fn begin_after(&mut self, commit: u64) {
-        self.end = 0;
+    /// Begins a round after this commit in the other half, which must have nothing that the tree has not.
+    pub(super) fn turn(&mut self, commit: u64) {
+        self.begin = if self.begin == 0 { self.half } else { 0 };
+        self.end = self.begin;
         self.last = Beginning { opens: self.opens, commit }.hash();
     }
 
-    /// Reads the next frame, which must have this number, and gives its rows to `take` as keys and values. False where
-    /// the journal ends.
+    /// Whether the round is long enough to be put into the tree: there is still as much room as it takes, for what comes
+    /// meanwhile.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.end.saturating_sub(self.begin) >= self.half / 2
+    }
+
+    /// Reads the next frame, which must have this number. Nothing where the round ends.
     ///
     /// # Errors
-    /// Those of the file and of `take`.
-    pub(super) fn read<E: From<io::Error>>(
-        &mut self,
-        number: u64,
-        mut take: impl FnMut(Vec<u8>, Option<Vec<u8>>) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let Some(rows_at) = self.room_for(as_u64(HEADER_BYTES)) else { return Ok(false) };
+    /// Those of the file, and where the rows of a whole frame do not read.
+    pub(super) fn read(&mut self, number: u64) -> io::Result<Option<Vec<Written>>> {
+        let Some(rows_at) = self.room_for(as_u64(HEADER_BYTES)) else { return Ok(None) };
         let mut header = [0; HEADER_BYTES];
         self.file.read(self.end, &mut header)?;
-        let Some((found, length, written)) = fields(&header).filter(|(found, ..)| *found == number) else {
-            return Ok(false);
+        let Some((found, length, hashed)) = fields(&header).filter(|(found, ..)| *found == number) else {
+            return Ok(None);
         };
         let Some(end) = self.room_for(as_u64(HEADER_BYTES).saturating_add(u64::from(length))) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let mut rows = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.file.read(rows_at, &mut rows)?;
-        if hash(&self.last, found, &rows) != written {
-            return Ok(false);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read(rows_at, &mut bytes)?;
+        if hash(&self.last, found, &bytes) != hashed {
+            return Ok(None);
         }
-        let mut rest = rows.as_slice();
+        let mut rows = Vec::new();
+        let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let (Found(key, value), after) = postcard::take_from_bytes(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            take(key.into_vec(), value.map(ByteBuf::into_vec))?;
+            rows.push(Written { key: key.into_vec(), value: value.map(ByteBuf::into_vec) });
             rest = after;
         }
         self.end = end;
-        self.last = written;
-        Ok(true)
+        self.last = hashed;
+        Ok(Some(rows))
     }
 
     /// Adds a frame, and when `wait` says so returns only once the disk has it and all before it.
@@ -213,7 +227,7 @@ impl Journal {
 
     /// Where something of this length would end, if it fits.
     fn room_for(&self, bytes: u64) -> Option<u64> {
-        self.end.checked_add(bytes).filter(|end| *end <= self.capacity)
+        self.end.checked_add(bytes).filter(|end| end.saturating_sub(self.begin) <= self.half)
     }
 }
 

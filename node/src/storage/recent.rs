@@ -3,6 +3,9 @@
 //! A removed row is remembered only where the tree has one: what lives and dies between two rounds of the journal, as
 //! most messages do, leaves nothing here and never costs the tree anything.
 //!
+//! While a round is on its way into the tree, what is written after it is also kept apart ([`Since`]): that is what stays
+//! on top once the tree has the round.
+//!
 //! A clone shares everything with its original and neither sees what is later written to the other.
 
 use std::ops::Bound;
@@ -25,14 +28,10 @@ impl Recent {
         self.0.get(key)
     }
 
-    pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.0.insert_mut(key, Some(value));
-    }
-
-    /// Removes a row that the tree has as well, or has not.
-    pub(super) fn remove(&mut self, key: Vec<u8>, in_tree: bool) {
-        if in_tree {
-            self.0.insert_mut(key, None);
+    /// Puts a row, or removes one that the tree has as well, or has not.
+    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+        if value.is_some() || in_tree {
+            self.0.insert_mut(key, value);
         } else {
             self.0.remove_mut(&key);
         }
@@ -49,5 +48,31 @@ impl Recent {
         range: (Bound<&'a [u8]>, Bound<&'a [u8]>),
     ) -> impl DoubleEndedIterator<Item = Found<'a>> {
         self.0.range::<[u8], _>(range)
+    }
+}
+
+/// What was written since the journal turned.
+#[derive(Clone)]
+pub(super) struct Since {
+    /// The round before, which the tree will have.
+    round: Recent,
+    rows: Recent,
+}
+
+impl Since {
+    /// Nothing yet, after this round.
+    pub(super) fn new(round: Recent) -> Self {
+        Self { round, rows: Recent::default() }
+    }
+
+    /// Puts a row, or removes one that the tree now has, or has not.
+    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+        let will_be = self.round.get(&key).map_or(in_tree, Option::is_some);
+        self.rows.write(key, value, will_be);
+    }
+
+    /// What is not in the tree that has the round.
+    pub(super) fn into_rows(self) -> Recent {
+        self.rows
     }
 }

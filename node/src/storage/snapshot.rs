@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mesh_node_core::store::{Row, Scan, Store, StoreError, Table, merge};
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, StorageError};
 
+use super::open::Written;
 use super::recent::Recent;
 use super::{DatabaseError, failed, rows};
 
@@ -14,8 +15,20 @@ use super::{DatabaseError, failed, rows};
 /// sees are not let go while it lives, so drop it after one request.
 #[derive(Clone)]
 pub struct Snapshot {
-    tree: Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>,
+    tree: Tree,
     recent: Recent,
+}
+
+/// The tree as it was last made durable.
+#[derive(Clone)]
+pub(super) struct Tree(Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>);
+
+impl Tree {
+    /// The rows of a batch, each with whether it is in the tree. It is only looked for where it is removed.
+    pub(super) fn compare(&self, rows: Vec<Written>) -> Result<Vec<(Written, bool)>, StorageError> {
+        let found = |row: &Written| Ok(row.value.is_none() && self.0.get(row.key.as_slice())?.is_some());
+        rows.into_iter().map(|row| found(&row).map(|found| (row, found))).collect()
+    }
 }
 
 impl fmt::Debug for Snapshot {
@@ -34,7 +47,7 @@ impl Snapshot {
     /// The tree as it is now, and nothing on top.
     pub(super) fn of(tree: &redb::Database) -> Result<Self, DatabaseError> {
         let rows = tree.begin_read().map_err(failed)?.open_table(rows::ROWS).map_err(failed)?;
-        Ok(Self { tree: Arc::new(rows), recent: Recent::default() })
+        Ok(Self { tree: Tree(Arc::new(rows)), recent: Recent::default() })
     }
 
     /// What is not in the tree yet.
@@ -42,22 +55,24 @@ impl Snapshot {
         &self.recent
     }
 
-    /// Writes a row on top, or removes it. Other views do not see it.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StorageError> {
-        match value {
-            Some(value) => self.recent.put(key, value),
-            None => {
-                let in_tree = self.tree.get(key.as_slice())?.is_some();
-                self.recent.remove(key, in_tree);
-            }
-        }
-        Ok(())
+    /// The same tree with other rows on top.
+    pub(super) fn with(self, recent: Recent) -> Self {
+        Self { recent, ..self }
+    }
+
+    pub(super) fn tree(&self) -> Tree {
+        self.tree.clone()
+    }
+
+    /// Writes a row on top, or removes one that the tree has as well, or has not. Other views do not see it.
+    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+        self.recent.write(key, value, in_tree);
     }
 
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         match self.recent.get(key) {
             Some(row) => Ok(row.clone()),
-            None => Ok(self.tree.get(key)?.map(|value| value.value().to_vec())),
+            None => Ok(self.tree.0.get(key)?.map(|value| value.value().to_vec())),
         }
     }
 
@@ -66,7 +81,7 @@ impl Snapshot {
         let range = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
         let recent =
             self.recent.range(range).map(|(key, value)| (rows::without_table(key), value.as_deref()));
-        let tree = self.tree.range::<&[u8]>(range)?.map(row);
+        let tree = self.tree.0.range::<&[u8]>(range)?.map(row);
         if scan.backwards {
             merge(recent.rev(), tree.rev(), true, scan.limit)
         } else {

@@ -121,13 +121,19 @@ impl Endpoint {
             Socket::Paths(paths) => Some(Arc::clone(paths)),
             Socket::Udp(_) | Socket::Packets(_) => None,
         };
-        let mut transport = transport_config(settings.profile);
+        let mut profile = settings.profile;
+        if paths.is_some() {
+            profile.packet_bytes = RELAYED_PACKET_BYTES;
+        }
+        let mut transport = transport_config(profile);
         if paths.is_some() {
             transport.initial_mtu(RELAYED_PACKET_BYTES);
         }
         let transport = Arc::new(transport);
         let (identity, server) = identify(credentials, &admission, &clock, &transport, paths.is_some())?;
-        let config = endpoint_config(&identity.credentials.key, settings.seed);
+        let mut config = endpoint_config(&identity.credentials.key, settings.seed);
+        // Refused below 1,200, where no profile goes.
+        let _ = config.max_udp_payload_size(profile.packet_bytes);
         let runtime = Arc::new(TokioRuntime);
         let socket = socket.into_quic(&*runtime).map_err(BindError::Socket)?;
         let quic = quinn::Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)

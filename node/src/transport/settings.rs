@@ -5,7 +5,7 @@ use std::time::Duration;
 use mesh_protocol::hello::Features;
 use mesh_protocol::limits::PARCEL_FRAME_BYTES_MAX;
 use mesh_protocol::peer::BootId;
-use quinn::{IdleTimeout, TransportConfig, VarInt};
+use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 /// Bytes a peer may send on one connection before we read them: two of the longest frames.
 const RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
@@ -28,20 +28,28 @@ const RETRY_FROM: usize = 32;
 /// How long TLS, Hello and HelloAck may take together.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// When a silent connection counts as dead.
+/// When a silent connection counts as dead, and how long its packets may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
     /// How often a quiet connection sends something, so that it and the address mappings on its path live on.
     pub keep_alive: Duration,
     /// After how long without a packet it ends.
     pub idle: Duration,
+    /// The longest payload of UDP that is tried and taken, in bytes. What a path really carries is found out (RFC 8899).
+    pub packet_bytes: u16,
 }
 
 impl Profile {
     /// For any network: mappings of a NAT often last 30 s.
-    pub const WIDE: Self = Self { keep_alive: Duration::from_secs(5), idle: Duration::from_secs(15) };
-    /// For one site, where silence means more.
-    pub const LOCAL: Self = Self { keep_alive: Duration::from_secs(1), idle: Duration::from_secs(3) };
+    pub const WIDE: Self = Self {
+        keep_alive: Duration::from_secs(5),
+        idle: Duration::from_secs(15),
+        packet_bytes: RELAYED_PACKET_BYTES,
+    };
+    /// For one machine, where silence means more and packets may be long: most of what a short one costs is the way
+    /// through the kernel.
+    pub const LOCAL: Self =
+        Self { keep_alive: Duration::from_secs(1), idle: Duration::from_secs(3), packet_bytes: 6 * 1024 };
 }
 
 /// How an endpoint behaves. [`Settings::new`] is what a node uses; tests and simulations change single fields.
@@ -92,11 +100,14 @@ pub(super) const CARRIER_SEND_WINDOW: u64 = 512 * 1024;
 
 /// The library's settings for connections with these times.
 pub(super) fn transport_config(profile: Profile) -> TransportConfig {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(profile.packet_bytes);
     let mut config = TransportConfig::default();
     config
         .keep_alive_interval(Some(profile.keep_alive))
         // An idle time beyond what the library can hold is none at all.
         .max_idle_timeout(IdleTimeout::try_from(profile.idle).ok())
+        .mtu_discovery_config(Some(discovery))
         .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
         .stream_receive_window(VarInt::from_u32(STREAM_RECEIVE_WINDOW))
         .send_window(SEND_WINDOW)
