@@ -1,8 +1,8 @@
 //! The capabilities of one run as MCP has them, whichever way they are served.
 //!
-//! A handler that panics has failed: its caller is told so, and is not left waiting.
+//! A handler that panics has failed: its caller is told so, and is not left waiting, nor when what follows a call panics.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -83,8 +83,10 @@ impl ServerHandler for Surface {
     ) -> Result<CallToolResponse, ErrorData> {
         let call = self.call(&request.name, request.arguments.unwrap_or_default());
         let done = context.ct.run_until_cancelled(call).await;
-        if let Some(after_call) = &self.after_call {
-            after_call();
+        if let Some(after_call) = &self.after_call
+            && catch_unwind(AssertUnwindSafe(|| after_call())).is_err()
+        {
+            tracing::error!("what follows a call of a capability broke down");
         }
         let result = match done {
             Some(Ok(value)) => CallToolResult::success(vec![ContentBlock::text(value.to_string())]),

@@ -128,3 +128,13 @@ async fn a_stop_kills_codex_that_does_not_listen_with_all_it_started() {
     stage.is_gone("child").await;
     is_private(&stage);
 }
+
+#[tokio::test]
+async fn what_stands_in_the_place_of_an_answer_is_neither_waited_for_nor_followed() {
+    for place in [r#"mkfifo "$answer""#, r#"echo elsewhere > "$TOLD/else"; ln -s "$TOLD/else" "$answer""#] {
+        let stage = Stage::new();
+        stage.program("codex", &GOOD.replace(r#"printf 'the answer\n' > "$answer""#, place));
+        let result = stage.run(&engine(&stage, &[]), &stage.spec()).await.unwrap();
+        assert_eq!((result.text.as_str(), result.outcome), ("from an event", Some(Outcome::Completed)));
+    }
+}
