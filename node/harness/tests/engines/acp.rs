@@ -202,14 +202,25 @@ def prompt(id, params):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "600"]); tell("pid", str(child.pid)); tell("ready", ""); time.sleep(600)
 "#;
-    let engine = own(&stage, behaviour);
-    let mut spec = stage.spec();
-    spec.limits.max_duration_ms = Some(1500);
-    let started = Instant::now();
-    let result = stage.run(&engine, &spec).await.unwrap();
-    assert_eq!(result.outcome, Some(Outcome::TimedOut));
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    let (engine, spec) = (own(&stage, behaviour), stage.spec());
+    let stopping = async {
+        stage.tells("ready").await;
+        stage.stop.cancel("enough");
+        Instant::now()
+    };
+    let (result, stopped) = tokio::join!(stage.run(&engine, &spec), stopping);
+    assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
+    assert!(stopped.elapsed() < Duration::from_secs(30), "{:?}", stopped.elapsed());
     stage.is_gone("pid").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_too_long_has_timed_out() {
+    let stage = Stage::new();
+    let engine = own(&stage, "def prompt(id, params): time.sleep(600)");
+    let mut spec = stage.spec();
+    spec.limits.max_duration_ms = Some(500);
+    assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
 }
 
 #[tokio::test]

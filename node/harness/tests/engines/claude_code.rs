@@ -251,10 +251,12 @@ async fn a_stop_ends_claude_code_and_all_it_started() {
     let stage = Stage::new();
     let script = r#"trap '' TERM
         echo '{"type":"assistant","message":{"content":[{"type":"text","text":"so far"}]}}'
+        echo '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}'
         sleep 600 & echo $! > "$TOLD/child"; echo $$ >> "$TOLD/child"; echo > "$TOLD/ready"; wait; sleep 600"#;
     stage.program("claude", script);
     let stopping = async {
         stage.tells("ready").await;
+        stage.logs("uses Bash").await;
         stage.stop.cancel("enough");
     };
     let (engine, spec) = (engine(&stage, &[]), stage.spec());
@@ -266,7 +268,8 @@ async fn a_stop_ends_claude_code_and_all_it_started() {
     let stage = Stage::new();
     stage.program("claude", script);
     let mut spec = stage.spec();
-    spec.limits.max_duration_ms = Some(500);
+    // Enough for a shell to tell of its child, on a machine that does much else.
+    spec.limits.max_duration_ms = Some(4_000);
     let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(stage.parts(&[])));
     assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
     stage.is_gone("child").await;

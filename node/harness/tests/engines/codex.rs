@@ -115,7 +115,7 @@ async fn a_stop_kills_codex_that_does_not_listen_with_all_it_started() {
     stage.program(
         "codex",
         r#"trap '' TERM; echo "$CODEX_HOME" > "$TOLD/home"
-        (trap '' TERM; echo "$$" > "$TOLD/child"; sleep 600; sleep 600) & echo $! >> "$TOLD/child"; echo > "$TOLD/ready"
+        echo "$$" > "$TOLD/child"; (trap '' TERM; sleep 600; sleep 600) & echo $! >> "$TOLD/child"; echo > "$TOLD/ready"
         wait; sleep 600"#,
     );
     let stopping = async {
