@@ -173,13 +173,14 @@ async fn a_client_that_does_not_read_is_let_go_and_its_place_is_free_again() {
 
 #[tokio::test]
 async fn a_client_that_reads_is_kept_however_long_it_goes_on() {
-    let send_within = Duration::from_millis(200);
+    // Longer than a busy machine keeps this test from reading.
+    let send_within = Duration::from_secs(2);
     let tenants = Tenants::with(Limits { send_within, ..Limits::default() });
     tenants.service.talk();
     let mut stream = open(&tenants, &stream_head(&tenants, "all")).await.unwrap();
     let (mut heard, began) = (0, Instant::now());
     let mut page = vec![0; 64 * 1024];
-    while began.elapsed() < 3 * send_within {
+    while began.elapsed() < send_within + send_within / 2 {
         let more = stream.read(&mut page).await.unwrap();
         assert!(more > 0, "closed after {heard} bytes");
         heard += more;
