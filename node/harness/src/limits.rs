@@ -111,6 +111,12 @@ pub const AGENT_READY_TIME: Duration = Duration::from_secs(60);
 /// How long it may take to say that it asks its model again, after an error.
 pub const AGENT_RETRY_TIME: Duration = Duration::from_secs(1);
 
+/// Requests of such a program that are answered before it reads what it was answered. It is not listened to beyond them.
+pub const AGENT_REQUESTS: usize = 256;
+
+/// The name such a program gives a request or a choice, bytes. One with a longer name is none.
+pub const AGENT_ID_BYTES: usize = 1024;
+
 /// How long it may take to end its turn when it is asked to.
 pub const AGENT_CANCEL_TIME: Duration = Duration::from_secs(5);
 
