@@ -126,6 +126,9 @@ pub const AGENT_END_TIME: Duration = Duration::from_secs(5);
 /// Calls of capabilities of one run at once.
 pub const SURFACE_CALLS: usize = 64;
 
+/// Conversations about the capabilities of one run at once. Whoever shows its token may begin one.
+pub const SURFACE_SESSIONS: usize = 64;
+
 /// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
 pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;
 
