@@ -127,7 +127,7 @@ pub const AGENT_END_TIME: Duration = Duration::from_secs(5);
 pub const SURFACE_CALLS: usize = 64;
 
 /// Conversations about the capabilities of one run at once. Whoever shows its token may begin one.
-pub const SURFACE_SESSIONS: usize = 64;
+pub const SURFACE_SESSIONS: usize = 32;
 
 /// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
 pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;
