@@ -29,6 +29,7 @@ use mesh_protocol::id::NodeId;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::randomness::Randomness;
 use crate::storage::Database;
@@ -139,12 +140,38 @@ impl Delivery {
 
     /// A peer opened its sending stream.
     pub fn accept(self: &Arc<Self>, peer: NodeId, sender: Sender, receiver: Receiver) {
-        let open = self.incoming().keys().filter(|(from, _)| *from == peer).count();
-        if open >= INCOMING_PER_PEER_MAX || self.paused().contains(&peer) {
-            // Dropping the stream gives it up; a peer that keeps to the protocol tries again later.
-            return;
+        // Dropping the stream gives it up; a peer that keeps to the protocol tries again later.
+        if self.takes_from(peer, &self.incoming()) {
+            tokio::spawn(incoming::run(Arc::clone(self), peer, sender, receiver));
         }
-        tokio::spawn(incoming::run(Arc::clone(self), peer, sender, receiver));
+    }
+
+    /// Whether one more session of a peer may begin.
+    fn takes_from(&self, peer: NodeId, incoming: &BTreeMap<(NodeId, u64), Incoming>) -> bool {
+        let open = incoming.keys().filter(|(from, _)| *from == peer).count();
+        open < INCOMING_PER_PEER_MAX && !self.paused().contains(&peer)
+    }
+
+    /// A peer's session begins, in the place of an older one of that name. False if it may not: streams that said nothing
+    /// so far were not counted, and the peer may have been paused meanwhile.
+    fn begin_incoming(&self, peer: NodeId, session: u64, handle: Incoming) -> bool {
+        let mut incoming = self.incoming();
+        if let Some(old) = incoming.remove(&(peer, session)) {
+            old.end();
+        }
+        let begins = self.takes_from(peer, &incoming);
+        if begins {
+            incoming.insert((peer, session), handle);
+        }
+        begins
+    }
+
+    /// It ended. One that took its place stays.
+    fn end_incoming(&self, peer: NodeId, session: u64, over: &CancellationToken) {
+        let mut incoming = self.incoming();
+        if incoming.get(&(peer, session)).is_some_and(|handle| handle.is_of(over)) {
+            incoming.remove(&(peer, session));
+        }
     }
 
     /// There are new parcels for a peer.

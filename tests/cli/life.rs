@@ -140,7 +140,7 @@ fn the_log_in_the_background_is_for_its_owner_alone() {
     }
     let log = machine.0.home().join("node.log");
     assert_eq!(std::fs::metadata(log).unwrap().permissions().mode() & 0o777, 0o600);
-    let shown = machine.0.program(&["logs", "-n", "1"]).output().unwrap();
+    let shown = machine.0.program(&["logs", "-n", "20"]).output().unwrap();
     assert!(String::from_utf8(shown.stdout).unwrap().contains("the node is up"));
 }
 

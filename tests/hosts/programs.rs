@@ -175,7 +175,7 @@ async fn can_be_stopped(agent: Agent) {
     };
     let (result, stopped) = tokio::join!(running, stopping);
     eprintln!("{agent:?}: stopping in the middle of a turn took {:.1} s", stopped.elapsed().as_secs_f64());
-    assert!(stopped.elapsed() < Duration::from_secs(10));
+    assert!(stopped.elapsed() < Duration::from_secs(30));
     assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled), "{lines:?}");
     assert!(noted.lock().unwrap().is_empty());
     place.is_left_empty().await;

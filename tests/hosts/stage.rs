@@ -253,7 +253,7 @@ export default defineAgent({ model: anthropic("claude-sonnet-4-6"), modelContext
 
     /// Waits a little, and fails if a process of this run is left.
     pub(crate) async fn is_left_empty(&self) {
-        let deadline = Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let left = self.processes();
             if left.is_empty() {

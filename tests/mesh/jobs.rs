@@ -15,8 +15,9 @@ use crate::node::{NO_JOBS, Node, until};
 /// One job at a time, in gVisor. Nothing is kept ready: whatever is there belongs to the job.
 const ONE_SLOT: &str = "[executor]\nslots = 1\nready = 0\n";
 
-/// How long a cancelled job may take to be gone, with all its processes, on another host.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a cancelled job may take to be gone, with all its processes, on another host that does much else. What it
+/// took is printed.
+const GONE_WITHIN: Duration = Duration::from_secs(15);
 
 /// An asking node and one that runs jobs; `None` where nothing can run jobs.
 async fn pair(network: &Network, root: &Path) -> Option<(Node, Node)> {
@@ -137,6 +138,7 @@ async fn a_cancelled_job_on_another_host_is_gone_with_all_its_processes_in_secon
     assert!(!reply.already_terminal);
     until("everything is gone", || traces(&nova, &short).is_empty()).await;
     let took = asked.elapsed();
+    eprintln!("gone after {took:?}");
     assert!(took < GONE_WITHIN, "it took {took:?}");
     let view = job_when(&atlas, job, "it is cancelled", |view| view.terminal).await;
     assert_eq!(view.status, JobStatus::Cancelled);

@@ -92,7 +92,7 @@ async fn the_join_port_exists_only_while_a_ticket_is_out() {
     // Who can bind the port knows that nobody else has it.
     let closed = || atlas.host.bind(PORT + 1).is_ok();
     assert!(closed());
-    atlas.client.invite(&InviteRequest { ttl_seconds: 3, trust: Trust::None }).await.unwrap();
+    atlas.client.invite(&InviteRequest { ttl_seconds: 6, trust: Trust::None }).await.unwrap();
     assert!(!closed());
     until("it closes when the ticket has expired", closed).await;
 }

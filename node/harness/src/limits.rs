@@ -111,6 +111,12 @@ pub const AGENT_READY_TIME: Duration = Duration::from_secs(60);
 /// How long it may take to say that it asks its model again, after an error.
 pub const AGENT_RETRY_TIME: Duration = Duration::from_secs(1);
 
+/// Requests of such a program that are answered before it reads what it was answered. It is not listened to beyond them.
+pub const AGENT_REQUESTS: usize = 256;
+
+/// The name such a program gives a request or a choice, bytes. One with a longer name is none.
+pub const AGENT_ID_BYTES: usize = 1024;
+
 /// How long it may take to end its turn when it is asked to.
 pub const AGENT_CANCEL_TIME: Duration = Duration::from_secs(5);
 
@@ -119,6 +125,9 @@ pub const AGENT_END_TIME: Duration = Duration::from_secs(5);
 
 /// Calls of capabilities of one run at once.
 pub const SURFACE_CALLS: usize = 64;
+
+/// Conversations about the capabilities of one run at once. Whoever shows its token may begin one.
+pub const SURFACE_SESSIONS: usize = 32;
 
 /// A request to the capabilities of a run, bytes: what `write_file` takes, written as JSON.
 pub const SURFACE_REQUEST_BYTES: usize = 6 * WRITE_FILE_BYTES;

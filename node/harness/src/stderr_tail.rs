@@ -5,8 +5,12 @@
 
 use std::collections::VecDeque;
 
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
 use crate::engine::Secret;
-use crate::limits::STDERR_TAIL_BYTES;
+use crate::limits::{DRAIN_TIME, PIPE_CHUNK_BYTES, STDERR_TAIL_BYTES};
 
 /// Stands for a secret.
 const REDACTED: &str = "[redacted]";
@@ -65,6 +69,32 @@ impl StderrTail {
     }
 }
 
+/// The end of what a program writes to standard error, without these secrets. Once the program is `gone` it is not waited
+/// for longer than [`DRAIN_TIME`]: somebody who left its group may hold the pipe for ever.
+pub(crate) async fn tail_of(
+    mut stderr: impl AsyncRead + Unpin,
+    secrets: Vec<Secret>,
+    gone: CancellationToken,
+) -> String {
+    let mut tail = StderrTail::new(secrets);
+    let reading = async {
+        let mut chunk = vec![0; PIPE_CHUNK_BYTES];
+        while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
+            tail.push(chunk.get(..read).unwrap_or_default());
+        }
+    };
+    let drained = async {
+        gone.cancelled().await;
+        sleep(DRAIN_TIME).await;
+    };
+    tokio::select! {
+        biased;
+        () = reading => {}
+        () = drained => tracing::debug!("the standard error of a program outlives it"),
+    }
+    tail.into_text()
+}
+
 /// For each byte, whether it belongs to a secret.
 fn secret_bytes(bytes: &[u8], secrets: &[Secret]) -> Vec<bool> {
     let mut marks = vec![false; bytes.len()];
@@ -120,6 +150,18 @@ mod tests {
             assert!(!text.contains(|c| secret.contains(c)), "{filler}: {text}");
             assert!(text.len() <= STDERR_TAIL_BYTES);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pipe_that_outlives_its_program_is_let_go_and_what_came_through_it_is_kept() {
+        let (mut held, stderr) = tokio::io::duplex(64);
+        tokio::io::AsyncWriteExt::write_all(&mut held, b"last words").await.unwrap();
+        let gone = CancellationToken::new();
+        let tail = tokio::spawn(tail_of(stderr, Vec::new(), gone.clone()));
+        sleep(DRAIN_TIME * 9).await;
+        assert!(!tail.is_finished(), "it runs and may say more");
+        drop(gone.drop_guard());
+        assert_eq!(tail.await.unwrap(), "last words");
     }
 
     #[test]

@@ -38,6 +38,12 @@ impl Incoming {
         }
     }
 
+    /// Whether this is the handle of the session that ends with this token.
+    pub(super) fn is_of(&self, over: &CancellationToken) -> bool {
+        // Whoever takes a session's place ends it first.
+        self.over.is_cancelled() == over.is_cancelled()
+    }
+
     pub(super) fn end(self) {
         self.over.cancel();
     }
@@ -56,8 +62,8 @@ pub(super) async fn run(delivery: Arc<Delivery>, peer: NodeId, sender: Sender, m
     let (answers, inbox) = mpsc::channel(ANSWERS_MAX);
     let over = CancellationToken::new();
     let handle = Incoming { ack, answers, over: over.clone() };
-    if let Some(old) = delivery.incoming().insert((peer, session), handle) {
-        old.end();
+    if !delivery.begin_incoming(peer, session, handle) {
+        return;
     }
     if delivery.post(peer, event::Delivery::Open(open), EVENT_BYTES).await {
         tokio::select! {
@@ -67,7 +73,7 @@ pub(super) async fn run(delivery: Arc<Delivery>, peer: NodeId, sender: Sender, m
             () = write(sender, acks, inbox) => {}
         }
     }
-    delivery.incoming().remove(&(peer, session));
+    delivery.end_incoming(peer, session, &over);
 }
 
 async fn read(delivery: &Arc<Delivery>, peer: NodeId, session: u64, mut receiver: Receiver) {

@@ -132,7 +132,7 @@ async fn no_session_is_resumed_and_no_early_data_is_taken() {
 #[tokio::test]
 async fn a_peer_without_a_hello_is_closed_in_time_and_counted() {
     let mesh = Mesh::new(1);
-    let brief = Settings { greeting: Duration::from_secs(1), ..settings(1) };
+    let brief = Settings { greeting: Duration::from_secs(3), ..settings(1) };
     let member = Member::start(mesh.credentials(1), START_WALL_MS, brief);
     let silent = Costume::of(&mesh.credentials(2)).endpoint();
     let connection = connect_raw(&silent, member.address).await;
@@ -144,7 +144,7 @@ async fn a_peer_without_a_hello_is_closed_in_time_and_counted() {
 #[tokio::test]
 async fn a_listener_without_an_answer_is_given_up_in_time() {
     let mesh = Mesh::new(1);
-    let brief = Settings { greeting: Duration::from_secs(1), ..settings(1) };
+    let brief = Settings { greeting: Duration::from_secs(3), ..settings(1) };
     let member = Member::start(mesh.credentials(1), START_WALL_MS, brief);
     let silent = Costume::of(&mesh.credentials(2)).endpoint();
     let address = silent.local_addr().unwrap();

@@ -16,7 +16,7 @@ use mesh_node_core::site::Site;
 use mesh_node_core::time::{NodeTime, Now};
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::codec::{decode, encode};
-use mesh_protocol::delivery::{Chain, Open, Resume, ToReceiver, ToSender};
+use mesh_protocol::delivery::{Chain, Epoch, Open, Resume, ToReceiver, ToSender};
 use mesh_protocol::id::NodeId;
 use mesh_protocol::limits::CONTROL_FRAME_BYTES_MAX;
 use mesh_protocol::stream::StreamKind;
@@ -31,6 +31,8 @@ impl Perform<Machine> for ToDelivery {
         match action {
             Action::SendFrame(peer, session, frame) => self.0.send_frame(peer, session, frame),
             Action::StreamFrom(peer, session, seq) => self.0.stream_from(peer, session, seq),
+            Action::Answer(peer, session, frame) => self.0.answer(peer, session, frame),
+            Action::Reset(peer, session) => self.0.reset(peer, session),
             _ => {}
         }
     }
@@ -132,4 +134,35 @@ async fn a_discarded_outbox_gets_a_new_session_however_much_is_sent() {
     };
     assert_ne!(first.session, second.session);
     delivery.link_down(receiver.id);
+}
+
+/// A session that the peer opens with this node, until it is answered.
+async fn answered(theirs: &Connection, delivery: &Arc<Delivery>, ours: &Connection) -> (Sender, Receiver) {
+    let open = Open { epoch: Epoch([1; 16]), next: 1, acked: 0, session: 7 };
+    let (mut asks, mut answers) = theirs.open(StreamKind::Outbox).await.unwrap();
+    asks.send_frame(&encode(&ToReceiver::Open(open)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
+    let (kind, sender, receiver) = soon(ours.accept_stream()).await.unwrap();
+    assert_eq!(kind, StreamKind::Outbox);
+    delivery.accept(ours.peer(), sender, receiver);
+    let frame = soon(answers.receive_frame(CONTROL_FRAME_BYTES_MAX)).await.unwrap().unwrap();
+    assert!(matches!(decode(&frame).unwrap(), ToSender::Resume(_)));
+    (asks, answers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_a_peer_opens_twice_goes_on_where_it_was_opened_last() {
+    let mesh = Mesh::new(9);
+    let (receiver, peer) = (mesh.member(1), mesh.member(2));
+    let (ours, theirs) = connect(&receiver, &peer).await;
+    let dir = tempfile::tempdir().unwrap();
+    let Sending { delivery, _running, .. } = sending(receiver.id, dir.path());
+    for _ in 0..8 {
+        let (_asks, mut first) = answered(&theirs, &delivery, &ours).await;
+        let (mut asks, mut second) = answered(&theirs, &delivery, &ours).await;
+        assert!(!matches!(soon(first.receive_frame(CONTROL_FRAME_BYTES_MAX)).await, Ok(Some(_))), "it ended");
+        let again = Open { epoch: Epoch([1; 16]), next: 1, acked: 0, session: 7 };
+        asks.send_frame(&encode(&ToReceiver::Open(again)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
+        let frame = soon(second.receive_frame(CONTROL_FRAME_BYTES_MAX)).await.unwrap().unwrap();
+        assert!(matches!(decode(&frame).unwrap(), ToSender::Resume(_)));
+    }
 }

@@ -18,7 +18,7 @@ use mesh_protocol::revocation::{Revocation, RevocationList};
 pub(crate) const START_WALL_MS: u64 = 1_750_000_000_000;
 pub(crate) const YEAR_MS: u64 = 365 * 24 * 3_600 * 1_000;
 /// Longer than anything on loopback takes, so that a test that waits in vain fails instead of hanging.
-pub(crate) const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct HandClock(AtomicU64);

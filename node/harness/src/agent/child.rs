@@ -8,16 +8,17 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::EngineError;
 use super::child_env::ChildEnv;
-use crate::limits::{AGENT_LINE_BYTES, DRAIN_TIME, PIPE_CHUNK_BYTES};
+use crate::limits::{AGENT_LINE_BYTES, DRAIN_TIME};
 use crate::process_group::ProcessGroup;
-use crate::stderr_tail::StderrTail;
+use crate::stderr_tail::tail_of;
 
 /// A running program. Dropping it kills its group.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Child {
     stdin: Option<ChildStdin>,
     lines: Lines<ChildStdout>,
     stderr: JoinHandle<String>,
+    /// Dropped when its group is gone: then nobody has to read its input, and its standard error is read to the end.
+    gone: DropGuard,
 }
 
 /// How a program ended.
@@ -62,23 +65,31 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(stderr)) = group.take_pipes() else {
             return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
         };
-        let stderr = tokio::spawn(end_of(stderr, StderrTail::new(env.secrets().to_vec())));
-        Ok(Self { group, stdin: Some(stdin), lines: Lines::new(stdout), stderr })
+        let gone = CancellationToken::new();
+        let stderr = tokio::spawn(tail_of(stderr, env.secrets().to_vec(), gone.clone()));
+        let gone = gone.drop_guard();
+        Ok(Self { group, stdin: Some(stdin), lines: Lines::new(stdout), stderr, gone })
     }
 
-    /// Its next line, without the newline; None when it writes no more.
+    /// Its next line, without the newline; None when it writes no more. When it has ended, what it left behind may still
+    /// write, and is not waited for.
     pub(super) async fn line(&mut self) -> Option<String> {
-        self.lines.next().await
+        tokio::select! {
+            biased;
+            line = self.lines.next() => line,
+            () = self.group.leader_exited() => timeout(DRAIN_TIME, self.lines.next()).await.ok().flatten(),
+        }
     }
 
     /// Writes all of a text to its input and closes it. Nobody has to read it.
     pub(super) fn tell(&mut self, text: String) {
         if let Some(mut stdin) = self.stdin.take() {
-            tokio::spawn(async move {
+            let gone = self.gone.token().clone();
+            tokio::spawn(gone.run_until_cancelled_owned(async move {
                 if let Err(error) = stdin.write_all(text.as_bytes()).await {
                     tracing::debug!(%error, "a program does not read its task");
                 }
-            });
+            }));
         }
     }
 
@@ -105,19 +116,9 @@ impl Child {
 
     async fn collect(self) -> Ended {
         let status = self.group.collect().await;
-        let stderr = timeout(DRAIN_TIME, self.stderr).await;
-        let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
-        Ended { status: status.ok(), stderr }
+        drop(self.gone);
+        Ended { status: status.ok(), stderr: self.stderr.await.unwrap_or_default() }
     }
-}
-
-/// Keeps the end of what a program writes to standard error.
-async fn end_of(mut stderr: ChildStderr, mut tail: StderrTail) -> String {
-    let mut chunk = vec![0; PIPE_CHUNK_BYTES];
-    while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-        tail.push(chunk.get(..read).unwrap_or_default());
-    }
-    tail.into_text()
 }
 
 /// Lines of a program, none longer than [`AGENT_LINE_BYTES`]: longer ones are left out.

@@ -47,6 +47,10 @@ const CREDENTIAL_MARKS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CRED
 const NEVER_BY_PREFIX: [&str; 4] =
     ["ANTHROPIC_CUSTOM_HEADERS", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "CLAUDE_CODE_EXTRA_BODY"];
 
+/// Settings that send every model call to another service (Bedrock, Vertex, Foundry), past the run's keys, addresses and
+/// gateway, with credentials that a machine in their cloud has without any variable.
+const ELSEWHERE_PREFIX: &str = "CLAUDE_CODE_USE_";
+
 /// Settings of providers, which a gateway stands in for.
 const PROVIDER_PREFIXES: [&str; 3] = ["ANTHROPIC_", "OPENAI_", "OPENROUTER_"];
 
@@ -123,6 +127,7 @@ fn passes_by_prefix(name: &str, prefix: &str, has_gateway: bool) -> bool {
     let is_of_a_provider = PROVIDER_PREFIXES.iter().any(|provider| name.starts_with(provider));
     let is_held_back = CREDENTIAL_MARKS.iter().any(|mark| upper.contains(mark))
         || NEVER_BY_PREFIX.contains(&name)
+        || name.starts_with(ELSEWHERE_PREFIX)
         || (has_gateway && is_of_a_provider);
     name.starts_with(prefix) && !is_held_back
 }
@@ -167,6 +172,8 @@ mod tests {
             "XLC_ALL",
             "ANTHROPIC_Password",
             "CLAUDE_credential_file",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
         ];
         let plain = [
             "PATH",

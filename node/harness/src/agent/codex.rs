@@ -7,7 +7,6 @@
 mod config;
 
 use std::ffi::OsString;
-use std::io::Read as _;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -92,7 +91,7 @@ impl CodexEngine {
         if let Some(model) = &drive.spec.provider.model {
             arguments.extend(["-m".into(), OsString::from(model)]);
         }
-        arguments.extend(["-o".into(), answer.clone().into(), "-".into()]);
+        arguments.extend(["-o".into(), answer.into(), "-".into()]);
 
         let mut child =
             Child::start(&self.program, arguments, &self.env(drive.spec, &private), &drive.spec.workdir)?;
@@ -116,7 +115,7 @@ impl CodexEngine {
             drive.log.line(&format!("codex ended with {status} and wrote: {}", ended.stderr));
             Outcome::Failed
         };
-        let text = Some(written(&answer)).filter(|text| !text.is_empty()).unwrap_or(last_text);
+        let text = Some(written(&private)).filter(|text| !text.is_empty()).unwrap_or(last_text);
         Ok(Finished { text: bounded(text), outcome })
     }
 }
@@ -139,13 +138,9 @@ fn follow(line: &str, last_text: &mut String, drive: &Drive<'_>) {
 }
 
 /// What the program wrote as its last message.
-fn written(file: &std::path::Path) -> String {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(AGENT_ANSWER_BYTES).unwrap_or(u64::MAX);
-    match std::fs::File::open(file).and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
-        Ok(_) => String::from_utf8_lossy(&bytes).trim_end().to_owned(),
-        Err(_not_written) => String::new(),
-    }
+fn written(private: &PrivateDir) -> String {
+    let content = private.read(ANSWER_FILE, AGENT_ANSWER_BYTES).ok().flatten().unwrap_or_default();
+    String::from_utf8_lossy(&content).trim_end().to_owned()
 }
 
 impl Driver for CodexEngine {

@@ -18,7 +18,7 @@ use super::{
     RunSpec, prompt, rules,
 };
 use crate::agent_loop::{
-    LoopRequest, LoopResult, NativeLoop, RunContext, RunError, SharedLoop, resolve_loop_limits,
+    LoopLimits, LoopRequest, LoopResult, NativeLoop, RunContext, RunError, SharedLoop, resolve_loop_limits,
     run_with_events,
 };
 use crate::connector::{ConnectorOptions, Connectors};
@@ -120,10 +120,22 @@ impl NativeEngine {
         context: EngineContext,
         open: &mut Vec<OpenTools>,
     ) -> Result<EngineResult, EngineError> {
-        let log = if spec.private { Log::silent() } else { context.log.clone() };
         let limits = resolve_loop_limits(spec.limits, &self.parts.host);
         let stop = context.stop.child();
-        let ready = match stop.within(limits.max_duration, self.set_up(spec, &stop, &log, open)).await {
+        let context = EngineContext { stop: stop.clone(), ..context };
+        // One limit for all of it; the loop's own begins later, and ends later.
+        stop.within(limits.max_duration, self.within_limits(spec, context, limits, open)).await
+    }
+
+    async fn within_limits(
+        &self,
+        spec: &RunSpec,
+        context: EngineContext,
+        limits: LoopLimits,
+        open: &mut Vec<OpenTools>,
+    ) -> Result<EngineResult, EngineError> {
+        let log = if spec.private { Log::silent() } else { context.log.clone() };
+        let ready = match self.set_up(spec, &context.stop, &log, open).await {
             Ok(ready) => ready,
             Err(NotReady::Stopped(reason)) => return Ok(not_started(&reason)),
             Err(NotReady::Failed(_)) if spec.private => return Err(withheld(PrivatePhase::Setup)),

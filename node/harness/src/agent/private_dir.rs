@@ -3,7 +3,7 @@
 //! It is readable by this user alone and gone when the run ends, however it ends.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,14 @@ impl PrivateDir {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(content)).map_err(failed)?;
         Ok(path)
+    }
+
+    /// What a program has left here under a name, at most `limit` bytes; None if there is nothing. The program and all it
+    /// runs can reach this directory, so a link or a pipe in the file's place is an error, and is not waited for.
+    pub(super) fn read(&self, name: &str, limit: usize) -> io::Result<Option<Vec<u8>>> {
+        let name = PathBeneath::parse(name).map_err(io::Error::other)?;
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        Ok(Tree::open(self.path())?.read(&name, limit)?.map(|(content, _mode)| content))
     }
 
     /// Writes files of a run's environment below a directory, whose paths are the caller's.

@@ -1,7 +1,6 @@
 //! The capabilities of one run as an engine that drives a program has them: served here, or by a program of the
 //! application's own. Either way there is proof of whether somebody asked for them.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -23,10 +22,13 @@ pub(super) enum Plan<'a> {
     Program(&'a CapabilityProgram, CapabilityScope),
 }
 
+/// The file of the run's private directory for what its capabilities emit.
+const EMISSIONS_FILE: &str = "emissions.json";
+
 /// The capabilities of one run, served. Dropping it closes them.
 pub(super) enum Surface {
     Here(CapabilityServer),
-    Program { program: CapabilityProgram, contract: CapabilityContract, _files: PrivateDir },
+    Program { program: CapabilityProgram, contract: CapabilityContract, files: PrivateDir },
 }
 
 impl<'a> Plan<'a> {
@@ -63,10 +65,10 @@ impl<'a> Plan<'a> {
                 let files = PrivateDir::outside(workdir)?;
                 let contract = CapabilityContract {
                     scope,
-                    emissions: files.path().join("emissions.json"),
+                    emissions: files.path().join(EMISSIONS_FILE),
                     contact: files.path().join("contact"),
                 };
-                Ok(Some(Surface::Program { program: program.clone(), contract, _files: files }))
+                Ok(Some(Surface::Program { program: program.clone(), contract, files }))
             }
         }
     }
@@ -110,8 +112,8 @@ impl Surface {
 
     /// What its program has emitted. Nothing that is not JSON is handed on.
     pub(super) fn emissions(&self, log: &Log) -> Option<Value> {
-        let Self::Program { contract, .. } = self else { return None };
-        let (found, said) = match read(&contract.emissions) {
+        let Self::Program { files, .. } = self else { return None };
+        let (found, said) = match read(files) {
             Ok(Some((value, bytes))) => (Some(value), format!("present ({bytes} bytes)")),
             Ok(None) => (None, "absent".to_owned()),
             Err(why) => (None, format!("unreadable ({why})")),
@@ -121,21 +123,12 @@ impl Surface {
     }
 }
 
-/// The emissions in a file and its size; None if there is no file.
-fn read(file: &Path) -> Result<Option<(Value, usize)>, String> {
-    let file = match std::fs::File::open(file) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.kind().to_string()),
-    };
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(EMISSIONS_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(limit).read_to_end(&mut bytes).map_err(|error| error.kind().to_string())?;
-    if bytes.len() > EMISSIONS_BYTES {
-        return Err(format!("more than {EMISSIONS_BYTES} bytes"));
-    }
-    let value = serde_json::from_slice(&bytes).map_err(|_| "it is no JSON".to_owned())?;
-    Ok(Some((value, bytes.len())))
+/// The emissions in the run's directory and their size; None if there are none.
+fn read(files: &PrivateDir) -> Result<Option<(Value, usize)>, String> {
+    let content = files.read(EMISSIONS_FILE, EMISSIONS_BYTES).map_err(|error| error.kind().to_string())?;
+    let Some(content) = content else { return Ok(None) };
+    let value = serde_json::from_slice(&content).map_err(|_| "it is no JSON".to_owned())?;
+    Ok(Some((value, content.len())))
 }
 
 #[cfg(test)]
@@ -144,17 +137,34 @@ mod tests {
 
     #[test]
     fn emissions_are_there_or_absent_or_unreadable() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("emissions.json");
-        assert_eq!(read(&file), Ok(None));
+        let workdir = tempfile::tempdir().unwrap();
+        let files = PrivateDir::outside(workdir.path()).unwrap();
+        let file = files.path().join(EMISSIONS_FILE);
+        assert_eq!(read(&files), Ok(None));
         for (content, expected) in [("{}", serde_json::json!({})), ("[1]", serde_json::json!([1]))] {
             std::fs::write(&file, content).unwrap();
-            assert_eq!(read(&file), Ok(Some((expected, content.len()))), "empty is not absent");
+            assert_eq!(read(&files), Ok(Some((expected, content.len()))), "empty is not absent");
         }
         for content in ["", "{\"a\":", "\u{0}", &"1".repeat(EMISSIONS_BYTES + 1)] {
             std::fs::write(&file, content).unwrap();
-            assert!(read(&file).is_err());
+            assert!(read(&files).is_err());
         }
-        assert!(read(dir.path()).is_err(), "a directory is no file");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(read(&files).is_err(), "a directory is no file");
+    }
+
+    #[test]
+    fn what_is_put_in_the_place_of_the_emissions_is_neither_followed_nor_waited_for() {
+        let workdir = tempfile::tempdir().unwrap();
+        let files = PrivateDir::outside(workdir.path()).unwrap();
+        let file = files.path().join(EMISSIONS_FILE);
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        assert!(read(&files).is_err(), "nobody is at the other end of the pipe");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(workdir.path().join("elsewhere"), "{}").unwrap();
+        std::os::unix::fs::symlink(workdir.path().join("elsewhere"), &file).unwrap();
+        assert!(read(&files).is_err());
     }
 }

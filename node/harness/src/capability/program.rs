@@ -11,7 +11,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -84,7 +84,7 @@ impl CapabilityContract {
     }
 }
 
-/// What there is to emit so far. Called after every call, however it ended; None leaves the file as it is.
+/// What there is to emit so far. Called after every call, however it ended, one at a time; None leaves the file as it is.
 pub type AfterCall = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
 /// Serves capabilities to whoever started this program, until they hang up. `input` and `output` are
@@ -117,8 +117,10 @@ pub async fn serve_capabilities(
         told(&contact, OpenOptions::new().create(true).append(true).open(&contact).map(drop));
     });
     if let Some(after_call) = after_call {
-        let emissions = contract.emissions.clone();
+        let (emissions, turn) = (contract.emissions.clone(), Mutex::new(()));
         surface = surface.with_after_call(move || {
+            // Calls end side by side: without turns an older value could replace a newer one.
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(value) = after_call() {
                 told(&emissions, replace(&emissions, &value));
             }

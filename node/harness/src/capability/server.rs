@@ -18,12 +18,13 @@ use axum::routing::any_service;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::CapabilityTool;
 use super::surface::Surface;
-use crate::limits::{SURFACE_REQUEST_BYTES, SURFACE_TOKEN_BYTES};
+use crate::limits::{SURFACE_REQUEST_BYTES, SURFACE_SESSIONS, SURFACE_TOKEN_BYTES};
 use crate::secret::Secret;
 
 /// Where the surface is below its address.
@@ -56,7 +57,9 @@ impl CapabilityServer {
             .with_cancellation_token(open.clone())
             .with_sse_retry(None)
             .with_max_request_body_bytes(SURFACE_REQUEST_BYTES);
-        let service = StreamableHttpService::new(move || Ok(surface.clone()), Arc::new(sessions()), config);
+        let seats = Arc::new(Semaphore::new(SURFACE_SESSIONS));
+        let service =
+            StreamableHttpService::new(move || surface.seated(&seats), Arc::new(sessions()), config);
         let gate = Gate { expected: Secret::new(format!("Bearer {}", token.expose())), open: open.clone() };
         let router =
             Router::new().route(PATH, any_service(service)).layer(from_fn_with_state(Arc::new(gate), pass));

@@ -1,8 +1,9 @@
 //! The capabilities of one run as MCP has them, whichever way they are served.
 //!
-//! A handler that panics has failed: its caller is told so, and is not left waiting.
+//! A handler that panics has failed: its caller is told so, and is not left waiting, nor when what follows a call panics.
 
-use std::panic::AssertUnwindSafe;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -13,7 +14,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{CapabilityError, CapabilityTool};
 use crate::limits::SURFACE_CALLS;
@@ -29,6 +30,8 @@ pub(super) struct Surface {
     contacted: Note,
     after_call: Option<Note>,
     room: Arc<Semaphore>,
+    /// The place of this conversation, where they are counted.
+    _seat: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Surface {
@@ -39,7 +42,18 @@ impl Surface {
             contacted: Arc::new(contacted),
             after_call: None,
             room: Arc::new(Semaphore::new(SURFACE_CALLS)),
+            _seat: None,
         }
+    }
+
+    /// The same for one more conversation, which has its place until it ends.
+    ///
+    /// # Errors
+    /// When no place is free.
+    pub(super) fn seated(&self, seats: &Arc<Semaphore>) -> io::Result<Self> {
+        let seat = seats.clone().try_acquire_owned();
+        let seat = seat.map_err(|_| io::Error::other("too many conversations at once; end one"))?;
+        Ok(Self { _seat: Some(Arc::new(seat)), ..self.clone() })
     }
 
     /// The same, with something to do after every call, before its caller hears of it.
@@ -83,8 +97,10 @@ impl ServerHandler for Surface {
     ) -> Result<CallToolResponse, ErrorData> {
         let call = self.call(&request.name, request.arguments.unwrap_or_default());
         let done = context.ct.run_until_cancelled(call).await;
-        if let Some(after_call) = &self.after_call {
-            after_call();
+        if let Some(after_call) = &self.after_call
+            && catch_unwind(AssertUnwindSafe(|| after_call())).is_err()
+        {
+            tracing::error!("what follows a call of a capability broke down");
         }
         let result = match done {
             Some(Ok(value)) => CallToolResult::success(vec![ContentBlock::text(value.to_string())]),

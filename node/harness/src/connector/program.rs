@@ -2,19 +2,18 @@
 
 use std::process::Stdio;
 
-use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{ConnectorAuth, ConnectorConfig};
 use crate::host::HostEnv;
-use crate::limits::{PIPE_CHUNK_BYTES, STOP_GRACE};
+use crate::limits::STOP_GRACE;
 use crate::log::Log;
 use crate::process_group::ProcessGroup;
 use crate::secret::Secret;
-use crate::stderr_tail::StderrTail;
+use crate::stderr_tail::tail_of;
 
 /// Variables of the host that such a program gets: where things are, and who runs it.
 const PASSED: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TMPDIR"];
@@ -49,9 +48,10 @@ impl Program {
         let (Some(stdin), Some(stdout), Some(stderr)) = group.take_pipes() else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         };
-        tokio::spawn(tell(stderr, secrets(config), config.name.clone(), log.clone()));
+        let gone = CancellationToken::new();
+        tokio::spawn(tell(stderr, secrets(config), gone.clone(), config.name.clone(), log.clone()));
         let asked_to_end = CancellationToken::new();
-        let attended = tokio::spawn(attend(group, asked_to_end.clone()));
+        let attended = tokio::spawn(attend(group, gone.drop_guard(), asked_to_end.clone()));
         Ok((Self { asked_to_end, attended }, stdout, stdin))
     }
 
@@ -71,7 +71,7 @@ impl Drop for Program {
 }
 
 /// Waits for the end of a program, and ends what it leaves: others of its group would hold its pipes open.
-async fn attend(mut group: ProcessGroup, asked_to_end: CancellationToken) {
+async fn attend(mut group: ProcessGroup, _gone: DropGuard, asked_to_end: CancellationToken) {
     let asked = tokio::select! {
         () = group.leader_exited() => false,
         () = asked_to_end.cancelled() => true,
@@ -95,13 +95,14 @@ fn secrets(config: &ConnectorConfig) -> Vec<Secret> {
 }
 
 /// Keeps the end of what a program says, and tells it when it says no more.
-async fn tell(mut stderr: ChildStderr, secrets: Vec<Secret>, connector: String, log: Log) {
-    let mut tail = StderrTail::new(secrets);
-    let mut chunk = vec![0; PIPE_CHUNK_BYTES];
-    while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-        tail.push(chunk.get(..read).unwrap_or_default());
-    }
-    let text = tail.into_text();
+async fn tell(
+    stderr: ChildStderr,
+    secrets: Vec<Secret>,
+    gone: CancellationToken,
+    connector: String,
+    log: Log,
+) {
+    let text = tail_of(stderr, secrets, gone).await;
     if !text.is_empty() {
         log.line(&format!("the connector {connector} wrote: {text}"));
     }

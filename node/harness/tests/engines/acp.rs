@@ -202,14 +202,86 @@ def prompt(id, params):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "600"]); tell("pid", str(child.pid)); tell("ready", ""); time.sleep(600)
 "#;
-    let engine = own(&stage, behaviour);
-    let mut spec = stage.spec();
-    spec.limits.max_duration_ms = Some(1500);
-    let started = Instant::now();
-    let result = stage.run(&engine, &spec).await.unwrap();
-    assert_eq!(result.outcome, Some(Outcome::TimedOut));
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    let (engine, spec) = (own(&stage, behaviour), stage.spec());
+    let stopping = async {
+        stage.tells("ready").await;
+        stage.stop.cancel("enough");
+        Instant::now()
+    };
+    let (result, stopped) = tokio::join!(stage.run(&engine, &spec), stopping);
+    assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
+    assert!(stopped.elapsed() < Duration::from_secs(30), "{:?}", stopped.elapsed());
     stage.is_gone("pid").await;
+}
+
+/// Asks and does not read, until it cannot write any more or has been listened to for much too long.
+const FLOODS: &str = r#"
+import select
+def flood():
+    for sent in range(50000):
+        if not select.select([], [1], [], 2)[1]: return sent
+        os.write(1, b'{"jsonrpc":"2.0","id":%d,"method":"x/y","params":{}}\n' % sent)
+    return -1
+"#;
+
+#[tokio::test]
+async fn an_agent_that_does_not_read_its_answers_is_listened_to_again_when_it_does() {
+    let stage = Stage::new();
+    let reads = r#"
+def prompt(id, params):
+    sent = flood(); tell("sent", str(sent))
+    for number in range(sent): assert read()["id"] == number
+    say("all of them"); end(id, "end_turn")
+"#;
+    let result = stage.run(&own(&stage, &format!("{FLOODS}{reads}")), &stage.spec()).await.unwrap();
+    assert_eq!((result.text.as_str(), result.outcome), ("all of them", Some(Outcome::Completed)));
+    let sent: i32 = stage.told("sent").trim().parse().unwrap();
+    assert!(sent > 0, "it was listened to without end");
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_read_its_answers_can_be_stopped() {
+    let stage = Stage::new();
+    let (engine, spec) = (
+        own(
+            &stage,
+            &format!("{FLOODS}\ndef prompt(id, params): flood(); tell('ready', ''); time.sleep(600)"),
+        ),
+        stage.spec(),
+    );
+    let stopping = async {
+        stage.tells("ready").await;
+        stage.stop.cancel("enough");
+    };
+    let (result, ()) = tokio::join!(stage.run(&engine, &spec), stopping);
+    assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
+    stage.is_gone("pid").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_read_its_task_can_be_stopped() {
+    let stage = Stage::new();
+    let engine = own(
+        &stage,
+        "def new(id, params):\n out({'jsonrpc': '2.0', 'id': id, 'result': {'sessionId': 's'}}); tell('ready', ''); time.sleep(600)",
+    );
+    let mut spec = stage.spec();
+    spec.workflow.prompt = "more than a pipe holds ".repeat(50_000);
+    let stopping = async {
+        stage.tells("ready").await;
+        stage.stop.cancel("enough");
+    };
+    let (result, ()) = tokio::join!(stage.run(&engine, &spec), stopping);
+    assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_too_long_has_timed_out() {
+    let stage = Stage::new();
+    let engine = own(&stage, "def prompt(id, params): time.sleep(600)");
+    let mut spec = stage.spec();
+    spec.limits.max_duration_ms = Some(500);
+    assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
 }
 
 #[tokio::test]

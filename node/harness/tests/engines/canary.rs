@@ -90,7 +90,8 @@ fn spec(stage: &Stage, name: &str, through_gateway: bool) -> RunSpec {
         let docs = ConnectorConfig {
             name: "docs".into(),
             transport: "streamable_http".into(),
-            endpoint: Some("http://127.0.0.1:1/".into()),
+            // Tells this run's configuration from that of any other.
+            endpoint: Some(format!("http://127.0.0.1:1{}", stage.path("work").display())),
             headers: [("X-Own".to_owned(), HEADER.into())].into(),
             auth: ConnectorAuth::Bearer(TOKEN.into()),
             ..ConnectorConfig::default()
@@ -219,6 +220,7 @@ async fn a_programs_secrets_reach_it_and_nobody_else_whatever_it_tells() {
             let left = everything_below(&stage.path(folder));
             assert!(!left.contains("canary"), "{name}: left in {folder}: {left}");
         }
-        assert_eq!(private_folders_of(TOKEN), Vec::<std::path::PathBuf>::new(), "{name}");
+        let ours = stage.path("work");
+        assert_eq!(private_folders_of(ours.to_str().unwrap()), Vec::<std::path::PathBuf>::new(), "{name}");
     }
 }

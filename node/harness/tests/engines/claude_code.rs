@@ -232,14 +232,31 @@ async fn endings_of_claude_code_are_told_apart() {
 }
 
 #[tokio::test]
+async fn somebody_who_left_its_group_cannot_hold_up_the_end_of_claude_code() {
+    let stage = Stage::new();
+    stage.program(
+        "claude",
+        r#"setsid sh -c 'echo $$ > "$0/left"; exec sleep 600' "$TOLD" &
+        while [ ! -s "$TOLD/left" ]; do sleep 0.05; done; echo 'last words' >&2; exit 7"#,
+    );
+    let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(stage.parts(&[])));
+    let error = stage.run(&engine, &stage.spec()).await.unwrap_err();
+    assert!(error.to_string().contains("exit status: 7"), "{error}");
+    assert!(stage.lines().join("\n").contains("last words"), "{:?}", stage.lines());
+    std::process::Command::new("kill").arg(stage.told("left").trim()).status().unwrap();
+}
+
+#[tokio::test]
 async fn a_stop_ends_claude_code_and_all_it_started() {
     let stage = Stage::new();
     let script = r#"trap '' TERM
         echo '{"type":"assistant","message":{"content":[{"type":"text","text":"so far"}]}}'
+        echo '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}'
         sleep 600 & echo $! > "$TOLD/child"; echo $$ >> "$TOLD/child"; echo > "$TOLD/ready"; wait; sleep 600"#;
     stage.program("claude", script);
     let stopping = async {
         stage.tells("ready").await;
+        stage.logs("uses Bash").await;
         stage.stop.cancel("enough");
     };
     let (engine, spec) = (engine(&stage, &[]), stage.spec());
@@ -251,7 +268,8 @@ async fn a_stop_ends_claude_code_and_all_it_started() {
     let stage = Stage::new();
     stage.program("claude", script);
     let mut spec = stage.spec();
-    spec.limits.max_duration_ms = Some(500);
+    // Enough for a shell to tell of its child, on a machine that does much else.
+    spec.limits.max_duration_ms = Some(4_000);
     let engine: SharedEngine = Arc::new(ClaudeCodeEngine::new(stage.parts(&[])));
     assert_eq!(stage.run(&engine, &spec).await.unwrap().outcome, Some(Outcome::TimedOut));
     stage.is_gone("child").await;

@@ -115,7 +115,7 @@ async fn a_stop_kills_codex_that_does_not_listen_with_all_it_started() {
     stage.program(
         "codex",
         r#"trap '' TERM; echo "$CODEX_HOME" > "$TOLD/home"
-        (trap '' TERM; echo "$$" > "$TOLD/child"; sleep 600; sleep 600) & echo $! >> "$TOLD/child"; echo > "$TOLD/ready"
+        echo "$$" > "$TOLD/child"; (trap '' TERM; sleep 600; sleep 600) & echo $! >> "$TOLD/child"; echo > "$TOLD/ready"
         wait; sleep 600"#,
     );
     let stopping = async {
@@ -127,4 +127,14 @@ async fn a_stop_kills_codex_that_does_not_listen_with_all_it_started() {
     assert_eq!(result.unwrap().outcome, Some(Outcome::Canceled));
     stage.is_gone("child").await;
     is_private(&stage);
+}
+
+#[tokio::test]
+async fn what_stands_in_the_place_of_an_answer_is_neither_waited_for_nor_followed() {
+    for place in [r#"mkfifo "$answer""#, r#"echo elsewhere > "$TOLD/else"; ln -s "$TOLD/else" "$answer""#] {
+        let stage = Stage::new();
+        stage.program("codex", &GOOD.replace(r#"printf 'the answer\n' > "$answer""#, place));
+        let result = stage.run(&engine(&stage, &[]), &stage.spec()).await.unwrap();
+        assert_eq!((result.text.as_str(), result.outcome), ("from an event", Some(Outcome::Completed)));
+    }
 }

@@ -1,20 +1,22 @@
 //! Capabilities that a program of the application's own serves: what it is told, that it is really asked, and that what
 //! it emits comes back.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use mesh_harness::agent::{
     AcpAgentSpec, AcpEngine, ClaudeCodeEngine, CodexEngine, EngineError, EngineResult, EngineSelection,
     PiEngine, SharedEngine,
 };
 use mesh_harness::capability::{
-    AfterCall, CapabilityContract, CapabilityError, CapabilityHandler, CapabilityProgram, CapabilityTool,
-    serve_capabilities, write_file,
+    AfterCall, CapabilityContract, CapabilityError, CapabilityHandler, CapabilityProgram, CapabilityScope,
+    CapabilityTool, serve_capabilities, write_file,
 };
 use mesh_harness::host::HostEnv;
 use mesh_harness::message::ToolSpec;
 use mesh_harness::outcome::Outcome;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use crate::stage::Stage;
 
@@ -144,6 +146,78 @@ async fn what_there_is_to_emit_is_asked_for_after_every_call_however_it_ends() {
     for (at, words) in words.iter().enumerate() {
         assert!(said(at + 1).contains(words), "{}", said(at + 1));
     }
+}
+
+/// A program served over a pipe in memory, whose client has called its one tool so often, at once. The answers.
+async fn called_at_once(contract: &CapabilityContract, calls: usize, after_call: AfterCall) -> Vec<Value> {
+    let handler: CapabilityHandler = Arc::new(|_| Box::pin(async { Ok(json!({"ok": true})) }));
+    let note =
+        CapabilityTool { spec: ToolSpec::new("note", "Records a note.", json!({"type": "object"})), handler };
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (input, output) = tokio::io::split(theirs);
+    let contract = contract.clone();
+    let serving = tokio::spawn(async move {
+        serve_capabilities(&contract, vec![note], Some(after_call), input, output).await
+    });
+    let (answers, mut asks) = tokio::io::split(ours);
+    let us = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "f", "version": "1"}});
+    let mut lines = vec![
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": us}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    ];
+    let call = |id| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "note"}});
+    lines.extend((1..=calls).map(call));
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    asks.write_all(lines.as_bytes()).await.unwrap();
+    let mut answers = tokio::io::BufReader::new(answers).lines();
+    let mut heard = Vec::new();
+    while heard.len() <= calls {
+        let line = tokio::time::timeout(Duration::from_secs(40), answers.next_line()).await;
+        let line = line.expect("every call is answered").unwrap().unwrap();
+        heard.push(serde_json::from_str(&line).unwrap());
+    }
+    drop((asks, answers));
+    serving.await.unwrap().unwrap();
+    heard.split_off(1)
+}
+
+fn contract(folder: &std::path::Path) -> CapabilityContract {
+    CapabilityContract {
+        scope: CapabilityScope { workspace_id: "w".into(), workdir: folder.join("work") },
+        emissions: folder.join("emissions.json"),
+        contact: folder.join("contact"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_calls_that_end_at_once_the_newest_value_stays() {
+    const CALLS: usize = 8;
+    for _ in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let (begun, all_begun) = (Mutex::new(0), Condvar::new());
+        let after_call: AfterCall = Arc::new(move || {
+            let mut begun = begun.lock().unwrap();
+            let number = *begun;
+            *begun += 1;
+            all_begun.notify_all();
+            if number == 0 {
+                // If they took no turns, the oldest value would be written last. They do, so this is waited for in vain.
+                drop(all_begun.wait_timeout_while(begun, Duration::from_millis(200), |begun| *begun < CALLS));
+            }
+            Some(json!(number))
+        });
+        let contract = contract(folder.path());
+        called_at_once(&contract, CALLS, after_call).await;
+        assert_eq!(std::fs::read_to_string(&contract.emissions).unwrap(), (CALLS - 1).to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_answered_though_what_follows_it_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let after_call: AfterCall = Arc::new(|| panic!("nothing can be emitted"));
+    let answers = called_at_once(&contract(folder.path()), 2, after_call).await;
+    assert!(answers.iter().all(|answer| answer["result"]["isError"] == false), "{answers:?}");
 }
 
 #[tokio::test]

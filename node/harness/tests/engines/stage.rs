@@ -65,6 +65,15 @@ impl Stage {
         }
     }
 
+    /// Waits until a line with these words is in the log: what a program said before them has been taken in.
+    pub(crate) async fn logs(&self, words: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.lines().iter().any(|line| line.contains(words)) {
+            assert!(Instant::now() < deadline, "{words} is not logged: {:?}", self.lines());
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
     /// A host that may run every engine in a container, with canaries where no program should see one.
     pub(crate) fn host(&self, more: &[(&str, &str)]) -> HostEnv {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
@@ -129,7 +138,7 @@ impl Stage {
     pub(crate) async fn is_gone(&self, name: &str) {
         let pids = self.told(name);
         assert!(!pids.is_empty(), "no process was told");
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while pids.lines().any(is_alive) {
             assert!(Instant::now() < deadline, "{pids} live on");
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -150,14 +159,14 @@ pub(crate) fn note() -> CapabilityTool {
     CapabilityTool { spec: ToolSpec::new("note", "Records a note.", schema), handler }
 }
 
-/// Folders of runs that are left among the temporary files.
+/// Folders of runs that are left among the temporary files. The marker has to be one run's alone: others go on meanwhile.
 pub(crate) fn private_folders_of(marker: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
     let holds = |folder: &Path| {
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        files
-            .into_iter()
-            .any(|file| std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains(marker)))
+        // Another run may have put a pipe there.
+        let mut files = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+        files.any(|file| std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains(marker)))
     };
     let ours = |folder: &PathBuf| {
         folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("mesh-run-"))

@@ -1,8 +1,11 @@
 //! The capability surface, as a client of the protocol sees it.
 
+use std::time::Duration;
+
 use mesh_harness::Secret;
 use mesh_harness::capability::{CapabilityScope, CapabilityServer, write_file};
 use mesh_harness::connector::{ConnectorAuth, ConnectorConfig, ConnectorOptions, connector_tools};
+use mesh_harness::limits::SURFACE_SESSIONS;
 use mesh_harness::message::JsonObject;
 use mesh_harness::tool::ToolContext;
 use serde_json::{Value, json};
@@ -62,6 +65,22 @@ async fn a_surface_without_tools_serves_none_and_a_closed_one_nobody() {
     drop(server);
     assert!(connector_tools(&[config], &ConnectorOptions::default()).await.is_err());
     tools.close().await;
+}
+
+#[tokio::test]
+async fn conversations_about_capabilities_are_bounded_and_one_that_ends_makes_room() {
+    let server = CapabilityServer::start(vec![note()]).await.unwrap();
+    let config = [config(&server, server.token().expose())];
+    let options = ConnectorOptions::default();
+    let mut open = Vec::new();
+    while let Ok(tools) = connector_tools(&config, &options).await {
+        open.push(tools);
+        assert!(open.len() <= SURFACE_SESSIONS, "there is no bound");
+    }
+    assert_eq!(open.len(), SURFACE_SESSIONS);
+    open.pop().unwrap().close().await;
+    let again = async { while connector_tools(&config, &options).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(30), again).await.expect("there is room again");
 }
 
 #[tokio::test]

@@ -283,6 +283,32 @@ impl Loop for Ends {
     }
 }
 
+/// Waits until it is stopped, and says why.
+struct Waits;
+
+impl Loop for Waits {
+    fn name(&self) -> &'static str {
+        "waits"
+    }
+
+    fn run<'a>(&'a self, _: LoopRequest, context: &'a LoopContext) -> Looping<'a> {
+        Box::pin(async { Ok(LoopResult::completed(context.stop.fired().await.to_string(), 0)) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runs_time_is_that_of_its_setup_and_its_loop_together() -> anyhow::Result<()> {
+    let slow = Arc::new(Brings { name: "b", takes: Duration::from_millis(1_500), ..Brings::default() });
+    let engine = NativeEngine::new(parts(Arc::new(Waits), &brings("a"), &slow));
+    let mut spec = spec();
+    spec.limits.max_duration_ms = Some(2_000);
+    let started = Instant::now();
+    let result = engine.run(&spec, EngineContext::default()).await?;
+    assert_eq!(result.text, "the time limit of 2s was reached");
+    assert!(started.elapsed() < Duration::from_millis(2_100), "{:?}", started.elapsed());
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_was_opened_is_closed_once_however_the_run_ends() {
     let (good, bad): (Arc<dyn Loop>, Arc<dyn Loop>) = (

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! What an agent sends is read leniently: kinds of updates that are not known are passed over, and so is what is no
-//! message at all. Everything it wants to do is allowed, once: the box it runs in is the boundary, and an answer for
+//! message at all. One that asks and does not read the answers is not listened to until it does: answers are kept in
+//! memory, without a bound of the library's. Everything it wants to do is allowed, once: the box it runs in is the boundary, and an answer for
 //! always would be written into the working directory.
 
 use std::path::PathBuf;
@@ -21,13 +22,16 @@ use schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerSse, Mc
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::child::Lines;
 use crate::agent::driven::{Finished, bounded};
 use crate::agent::servers::{Server, Way};
-use crate::limits::{AGENT_ANSWER_BYTES, AGENT_CANCEL_TIME, AGENT_READY_TIME};
+use crate::limits::{
+    AGENT_ANSWER_BYTES, AGENT_CANCEL_TIME, AGENT_ID_BYTES, AGENT_READY_TIME, AGENT_REQUESTS,
+};
 use crate::log::Log;
 use crate::outcome::Outcome;
 use crate::stop::{Stop, StopReason};
@@ -54,6 +58,28 @@ impl Said {
     }
 }
 
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Request,
+    Notification,
+    Answer,
+    Noise,
+}
+
+impl Kind {
+    fn of(line: &str) -> Self {
+        let Ok(Value::Object(message)) = serde_json::from_str(line) else { return Self::Noise };
+        let is_name = |id: &Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= AGENT_ID_BYTES);
+        match (message.get("method"), message.get("id")) {
+            (Some(Value::String(_)), Some(id)) if is_name(id) => Self::Request,
+            (Some(Value::String(_)), None) => Self::Notification,
+            (None, Some(_)) => Self::Answer,
+            _ => Self::Noise,
+        }
+    }
+}
+
 /// How a conversation ended, or what an agent did wrong.
 type Ending = Result<Finished, String>;
 
@@ -67,22 +93,31 @@ pub(super) async fn converse(
 ) -> Ending {
     let (said, hung_up) = (Said::default(), CancellationToken::new());
     let gone = hung_up.clone();
-    let incoming = stream::unfold((lines, hung_up.clone()), |(mut lines, hung_up)| async move {
-        match lines.next().await {
-            Some(line) => Some((Ok(line), (lines, hung_up))),
-            None => {
-                hung_up.cancel();
-                None
+    let room = Arc::new(Semaphore::new(AGENT_REQUESTS));
+    let incoming = stream::unfold((lines, hung_up.clone(), room.clone()), async |(mut lines, gone, room)| {
+        while let Some(line) = lines.next().await {
+            let kind = Kind::of(&line);
+            if kind == Kind::Request {
+                // Given back when its answer is written. Nobody closes this semaphore.
+                room.acquire().await.ok()?.forget();
+            }
+            if kind != Kind::Noise {
+                return Some((Ok(line), (lines, gone, room)));
             }
         }
+        gone.cancel();
+        None
     });
-    let outgoing = sink::unfold(stdin, |mut stdin, mut line: String| async move {
+    let outgoing = sink::unfold((stdin, room), async |(mut stdin, room), mut line: String| {
+        let is_answer = Kind::of(&line) == Kind::Answer;
         line.push('\n');
         stdin.write_all(line.as_bytes()).await?;
         stdin.flush().await?;
-        Ok::<_, std::io::Error>(stdin)
+        room.add_permits(usize::from(is_answer));
+        Ok::<_, std::io::Error>((stdin, room))
     });
     let (heard, asked) = ((said.clone(), log.clone(), conversation.name.clone()), log.clone());
+    let (told, mut ended) = oneshot::channel();
     let connection = Client
         .v1()
         .name("mesh-harness")
@@ -100,23 +135,31 @@ pub(super) async fn converse(
             agent_client_protocol::on_receive_request!(),
         )
         .connect_with(LineTransport::new(Box::pin(outgoing), Box::pin(incoming)), async |agent| {
-            Ok(tokio::select! {
+            let ending = tokio::select! {
                 biased;
                 ending = hold(&agent, conversation, &said, stop, log) => match ending {
                     Err(_) if hung_up.is_cancelled() => Err(HUNG_UP.into()),
                     ending => ending,
                 },
                 () = hung_up.cancelled() => Err(HUNG_UP.into()),
-            })
+            };
+            // Whoever waits for it is below.
+            let _ = told.send(ending);
+            Ok(())
         });
-    connection.await.unwrap_or_else(|error| {
-        // Whether its end or what follows from it is noticed first is a matter of chance.
-        Err(if gone.is_cancelled() {
-            HUNG_UP.into()
-        } else {
-            format!("the connection to it broke ({})", error.code)
-        })
-    })
+    tokio::select! {
+        biased;
+        // The connection itself ends only when all is written, and an agent need not read.
+        Ok(ending) = &mut ended => ending,
+        result = connection => match (ended.try_recv(), result) {
+            (Ok(ending), _) => ending,
+            // Whether its end or what follows from it is noticed first is a matter of chance.
+            (Err(_), Err(error)) if !gone.is_cancelled() => {
+                Err(format!("the connection to it broke ({})", error.code))
+            }
+            (Err(_), _) => Err(HUNG_UP.into()),
+        },
+    }
 }
 
 async fn hold(
@@ -206,7 +249,9 @@ fn answer(request: &UntypedMessage, responder: Responder<Value>, log: &Log) -> R
     if request.method != "session/request_permission" {
         return responder.respond_with_error(Error::method_not_found());
     }
-    let options: Vec<&Value> = request.params["options"].as_array().into_iter().flatten().collect();
+    let is_short = |option: &&Value| option["optionId"].as_str().is_some_and(|id| id.len() <= AGENT_ID_BYTES);
+    let options = request.params["options"].as_array().into_iter().flatten();
+    let options: Vec<&Value> = options.filter(is_short).collect();
     let of_kind = |kind: &str| options.iter().find(|option| option["kind"] == kind);
     match of_kind("allow_once").or_else(|| of_kind("allow_always")) {
         Some(option) => {
