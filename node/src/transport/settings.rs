@@ -47,7 +47,8 @@ impl Profile {
         packet_bytes: RELAYED_PACKET_BYTES,
     };
     /// For one machine, where silence means more and packets may be long: most of what a short one costs is the way
-    /// through the kernel.
+    /// through the kernel. Ten of them, as many as the library hands over at once, fit into the 64 KiB of one call (udp(7),
+    /// `UDP_SEGMENT`).
     pub const LOCAL: Self =
         Self { keep_alive: Duration::from_secs(1), idle: Duration::from_secs(3), packet_bytes: 6 * 1024 };
 }
