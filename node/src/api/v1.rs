@@ -24,6 +24,7 @@ pub mod limits;
 pub mod metrics;
 mod openapi;
 mod rate;
+mod request;
 mod room;
 pub mod route;
 pub mod scope;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
 
 use super::journal::Frame;
-use super::open::{Open, Written};
+use super::open::Open;
+use super::rows::Written;
 use super::snapshot::Snapshot;
 use super::{DatabaseError, failed, rows};
 

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest as _, Sha256};
 
-use super::open::Written;
+use super::rows::Written;
 
 /// Bytes before the rows of a frame: its number and their length, each big-endian, and its hash.
 const HEADER_BYTES: usize = 8 + 4 + HASH_BYTES;

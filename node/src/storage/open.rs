@@ -20,6 +20,7 @@ use redb::StorageBackend;
 
 use super::journal::{Appended, Beginning, Frame, Journal};
 use super::recent::{Recent, Since};
+use super::rows::Written;
 use super::settling::{Pace, Round, Settling, settle};
 use super::snapshot::{Snapshot, Tree};
 use super::{DatabaseError, failed, schema};
@@ -29,12 +30,6 @@ pub(super) struct JournalFile {
     pub(super) file: Box<dyn StorageBackend>,
     pub(super) bytes: u64,
     pub(super) pace: Pace,
-}
-
-/// A row as a batch writes it.
-pub(super) struct Written {
-    pub(super) key: Vec<u8>,
-    pub(super) value: Option<Vec<u8>>,
 }
 
 /// What is committed.

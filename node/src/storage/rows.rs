@@ -1,10 +1,16 @@
-//! The one table of rows: the layout of its keys.
+//! The one table of rows: what a row is, and the layout of its keys.
 
 use mesh_node_core::store::{Scan, Table};
 use redb::TableDefinition;
 
 /// Every row of every table, by prefix byte and key.
 pub(super) const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("rows");
+
+/// A row as a batch writes it.
+pub(super) struct Written {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
+}
 
 /// The key on disk.
 pub(super) fn disk_key(table: Table, key: &[u8]) -> Vec<u8> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use mesh_node_core::store::{Row, Scan, Store, StoreError, Table, merge};
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, StorageError};
 
-use super::open::Written;
 use super::recent::Recent;
+use super::rows::Written;
 use super::{DatabaseError, failed, rows};
 
 /// What was committed when it was taken. Never waits for the writer, and costs nothing to take. The pages and rows it

@@ -1,20 +1,12 @@
-//! Which function answers which route, and how long any of them may take.
+//! Which function answers which route.
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::State;
 use axum::routing::{MethodRouter, on};
-use mesh_protocol::api::error::ApiError;
 
-use super::failure::Refusal;
-use super::keys::Tenancy;
 use super::route::Route;
 use super::{Api, jobs, metrics, openapi, service, stream};
 use crate::service::Service;
-
-pub(super) type Shared<S> = State<Arc<Api<S>>>;
-pub(super) type Caller = Extension<Tenancy>;
 
 /// The handler of a route, for its method.
 pub(super) fn handler<S: Service>(route: Route) -> MethodRouter<Arc<Api<S>>> {
@@ -40,18 +32,5 @@ pub(super) fn handler<S: Service>(route: Route) -> MethodRouter<Arc<Api<S>>> {
         Route::OAuth => on(verb, service::no_identity_provider),
         Route::Health => on(verb, service::health),
         Route::Ready => on(verb, service::ready::<S>),
-    }
-}
-
-impl<S: Service> Api<S> {
-    /// The service's answer, if it comes within the usual time.
-    pub(super) async fn answer<T>(
-        &self,
-        answer: impl Future<Output = Result<T, ApiError>>,
-    ) -> Result<T, Refusal> {
-        let late = |_| {
-            Refusal::unavailable("no_answer_in_time", "the node did not finish in time; it may still do so")
-        };
-        Ok(tokio::time::timeout(self.limits.answer_within, answer).await.map_err(late)??)
     }
 }

@@ -20,9 +20,9 @@ use super::Api;
 use super::body::{self, Job, Query};
 use super::documents::{Accepted, Artifact, Cancelled, Detail, Outcome, Page, Replay, Summary};
 use super::failure::Refusal;
-use super::handlers::{Caller, Shared};
 use super::keys::Tenancy;
 use super::limits::{CANCELLED_WITHIN, WAIT_SECONDS_DEFAULT};
+use super::request::{Caller, Shared};
 use super::room::Place;
 use crate::api::limits::WAIT_SECONDS_MAX;
 use crate::service::{

@@ -14,9 +14,9 @@ use subtle::ConstantTimeEq;
 
 use super::Api;
 use super::failure::Refusal;
-use super::handlers::{Caller, Shared};
 use super::keys::{KeysError, read_private};
 use super::limits::{CREDENTIALS_MAX, METRICS_TOKEN_CHARS_MIN, PEPPER_FILE_BYTES_MAX};
+use super::request::{Caller, Shared};
 use super::room::Room;
 use super::route::Route;
 use crate::api::tokens::{Fingerprint, fingerprint};

@@ -13,7 +13,7 @@ use super::documents::{
     SignedAttestations, Whoami,
 };
 use super::failure::Refusal;
-use super::handlers::{Caller, Shared};
+use super::request::{Caller, Shared};
 use crate::service::{Principal, Service};
 
 /// The key that this node signs with.

@@ -18,8 +18,8 @@ use super::Api;
 use super::body::{Job, Query};
 use super::documents::StreamTicket;
 use super::failure::Refusal;
-use super::handlers::{Caller, Shared};
 use super::limits::{CLOSE_WITHIN, HEARD_BYTES_MAX, TICKET_SECONDS};
+use super::request::{Caller, Shared};
 use crate::service::{EVENT_ROWS_DEFAULT, EventCursor, Principal, Service};
 
 /// How long one look for new events waits for some.
