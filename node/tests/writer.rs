@@ -9,7 +9,7 @@ mod machine;
 
 use std::sync::{Arc, Barrier};
 
-use machine::{Disk, Event, Machine, NO_ROOM, Recorder, core, core_on, value};
+use machine::{Disk, Event, Machine, NO_ROOM, Recorder, core, core_on, core_over, value};
 use mesh_node::clock::ClockRow;
 use mesh_node::limits::{LANE_EVENTS_MAX, QUARANTINE_ROWS_MAX, RECOVERY_TRIES_MAX};
 use mesh_node::storage::Database;
@@ -105,6 +105,32 @@ fn every_commit_has_the_clock() {
 
 /// A journal with room for all that a test here writes.
 const ROOM: u64 = 64 * 1024;
+
+/// Two commits cannot have one number. The one that lost is not taken for the one that won: it is run again, and sees it.
+#[test]
+fn a_batch_that_another_overtook_is_run_again_and_counts_once() {
+    let (mut core, database, recorder) = core_on(&Disk::default(), ROOM);
+    let barrier = Arc::new(Barrier::new(2));
+    let (queued, mut reply) = Queued::submit(Event::Add(1, 5), 100);
+    let batch = vec![post(wait_at(&barrier)), queued];
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            core.run_batch(batch).unwrap_err();
+            core.recover().unwrap();
+        });
+        barrier.wait();
+        // Another writer of the same database, in the middle of the batch.
+        core_over(Arc::clone(&database), recorder.clone()).run_batch(vec![post(Event::Add(1, 10))]).unwrap();
+        barrier.wait();
+        // And once more, when it is run again.
+        barrier.wait();
+        barrier.wait();
+        writing.join().unwrap();
+    });
+    assert_eq!(reply.try_recv().unwrap().unwrap(), 15);
+    assert_eq!(recorder.performed(), [(1, Some(10)), (1, Some(15))]);
+    assert_eq!((database.commits().unwrap(), core.handler().aborted), (2, 1));
+}
 
 /// Which flush of a commit fails decides whether the batch was kept; recovery finds out and each event counts once.
 #[test]
