@@ -41,6 +41,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_protocol::api::node::{Check, ExecutorView};
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_sandbox::Sandbox;
@@ -184,10 +185,10 @@ impl Executor {
         self.queue.send(Errand::Close(ticket, reason));
     }
 
-    /// Attests an end that was decided here, or could not be signed when it came. [`Event::JobAttested`] follows, or
-    /// [`Event::JobUnsigned`].
-    pub fn attest(&self, ticket: JobTicket, result: JobResult) {
-        self.queue.send(Errand::Attest(ticket, result));
+    /// Attests an end that was decided here, or could not be signed when it came, with what is known to have been seen of
+    /// the job's streams. [`Event::JobAttested`] follows, or [`Event::JobUnsigned`].
+    pub fn attest(&self, ticket: JobTicket, result: JobResult, seen: Option<Box<ExecutorOutput>>) {
+        self.queue.send(Errand::Attest(ticket, result, seen));
     }
 
     /// How many jobs have been started here and have not ended.

@@ -99,7 +99,7 @@ fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
         Deadline::ForgetJob(job) => jobs::job::forget(turn, job),
         Deadline::SweepJob(job) => jobs::job::sweep(turn, job),
         Deadline::MoveJob(job) => jobs::submit::reconsider(turn, job),
-        Deadline::AttestJob(job) => jobs::job::attest_again(turn, job),
+        Deadline::AttestJob(job) => jobs::signing::again(turn, job),
         Deadline::ForgetExecution(origin, job) => forget::<Execution>(turn, &(origin, job)),
         Deadline::ForgetReceipt(key) => forget::<Given>(turn, &key),
     }

@@ -11,6 +11,7 @@ pub mod job;
 pub mod outline;
 pub mod outputs;
 mod schedule;
+pub(crate) mod signing;
 pub mod submission;
 pub(crate) mod submit;
 pub mod usage;

@@ -112,6 +112,8 @@ pub enum Table {
     JobTurns = 49,
     /// Jobs whose end this node decided and has not attested, by job.
     Unattested = 53,
+    /// What was seen of the streams of jobs whose end is to be signed, by job.
+    StreamsSeen = 54,
     /// Events that made a handler panic, by time.
     Quarantine = 50,
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 use mesh_node_core::event::{Event, JobTicket};
 use mesh_protocol::evidence::attest::Finished;
 use mesh_protocol::evidence::event::Event as JobEvent;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::job::{JobResult, JobStatus};
 use mesh_sandbox::{Job, JobObserver, JobReport, Sandbox, Stream};
 
@@ -54,6 +55,17 @@ struct Signed {
     files: Files,
     /// Events that were not handed over before.
     events: Vec<JobEvent>,
+    /// What was seen of the job's streams, where that is known.
+    seen: Option<ExecutorOutput>,
+}
+
+/// What there is to sign of an attempt.
+struct Account<'a> {
+    /// The sandbox's report, if there is one.
+    report: Option<&'a JobReport>,
+    seen: Option<ExecutorOutput>,
+    recorded: Recorded,
+    files: &'a Files,
 }
 
 impl Attempts {
@@ -86,7 +98,9 @@ impl Attempts {
                     let ending = Ending::unobserved(Verdict::of_closing(reason));
                     self.ended(&ticket, ending, Recording::new(&ticket))
                 }
-                Errand::Attest(ticket, result) => self.decided(&ticket, &result),
+                Errand::Attest(ticket, result, seen) => {
+                    self.decided(&ticket, &result, seen.map(|seen| *seen))
+                }
                 Errand::Announce(event) => event,
             };
             self.report.report(event);
@@ -148,10 +162,10 @@ impl Attempts {
     /// The end of an attempt, signed. That it could not be is reported before it, so that a crash in between forgets
     /// neither.
     fn ended(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Event {
-        let Signed { result, evidence, files, events } = self.sign(ticket, ending, recording);
+        let Signed { result, evidence, files, events, seen } = self.sign(ticket, ending, recording);
         let JobTicket { origin, job, attempt, .. } = *ticket;
         if evidence.is_none() {
-            self.report.report(Event::JobUnsigned { origin, job });
+            self.report.report(Event::JobUnsigned { origin, job, seen: seen.map(Box::new) });
         }
         let evidence = evidence.unwrap_or_default();
         Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
@@ -159,9 +173,10 @@ impl Attempts {
 
     /// An end that is known by its result alone, signed: this node decided it for a job that was to run elsewhere, or
     /// could not sign it when it came. Its files are with the core already.
-    fn decided(&self, ticket: &JobTicket, result: &JobResult) -> Event {
+    fn decided(&self, ticket: &JobTicket, result: &JobResult, seen: Option<ExecutorOutput>) -> Event {
         let (origin, job) = (ticket.origin, ticket.job);
         let verdict = Verdict::of_result(result);
+        let seen = seen.or_else(|| receipt::seen(&verdict, None));
         let mut recording = Recording::new(ticket);
         recording.output(Stream::Stdout, result.stdout.as_bytes());
         recording.output(Stream::Stderr, result.stderr.as_bytes());
@@ -170,9 +185,10 @@ impl Attempts {
         recorded.truncated |= result.truncated;
         recorded.duration_ms = recorded.started_at_ms.and(Some(result.duration_ms)).filter(|ms| *ms > 0);
         let result_bytes = result.stdout.len() + result.stderr.len();
-        match self.prove(ticket, &verdict, (None, recorded, &files), result_bytes) {
+        let account = Account { report: None, seen: seen.clone(), recorded, files: &files };
+        match self.prove(ticket, &verdict, account, result_bytes) {
             Some(evidence) => Event::JobAttested { job, evidence },
-            None => Event::JobUnsigned { origin, job },
+            None => Event::JobUnsigned { origin, job, seen: seen.map(Box::new) },
         }
     }
 
@@ -200,8 +216,10 @@ impl Attempts {
         };
         let events = recorded.chain.events().get(recorded.taken..).unwrap_or_default().to_vec();
         let result_bytes = result.stdout.len() + result.stderr.len() + files.bytes();
-        let evidence = self.prove(ticket, &verdict, (report.as_ref(), recorded, &files), result_bytes);
-        Signed { result, evidence, files, events }
+        let seen = receipt::seen(&verdict, report.as_ref());
+        let account = Account { report: report.as_ref(), seen: seen.clone(), recorded, files: &files };
+        let evidence = self.prove(ticket, &verdict, account, result_bytes);
+        Signed { result, evidence, files, events, seen }
     }
 
     /// The proof, or nothing and the reason in the log.
@@ -209,7 +227,7 @@ impl Attempts {
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,
-        account: (Option<&JobReport>, Recorded, &Files),
+        account: Account<'_>,
         result_bytes: usize,
     ) -> Option<Vec<u8>> {
         let proof = self.try_to_prove(ticket, verdict, account, result_bytes);
@@ -223,10 +241,11 @@ impl Attempts {
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,
-        (report, recorded, files): (Option<&JobReport>, Recorded, &Files),
+        Account { report, seen, recorded, files }: Account<'_>,
         result_bytes: usize,
     ) -> Result<Vec<u8>, ProofError> {
-        let execution = receipt::execution(ticket, verdict, report, &recorded, files.digests.clone())?;
+        let artifacts = files.digests.clone();
+        let execution = receipt::execution(ticket, verdict, (report, seen), &recorded, artifacts)?;
         let Recorded { chain, stdout, stderr, truncated, .. } = recorded;
         let violations = files.violations.clone();
         let finished = Finished { execution, stdout, stderr, truncated, violations, chain };
