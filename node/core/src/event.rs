@@ -245,6 +245,8 @@ pub enum Event {
         job: JobId,
         /// What was seen of its streams, where that is known: it is kept until it is signed.
         seen: Option<Box<ExecutorOutput>>,
+        /// For an end that was decided before: its last events, which a signature will be about too.
+        events: Vec<JobEvent>,
     },
     /// A deadline passed.
     Due,

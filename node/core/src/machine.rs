@@ -153,8 +153,8 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             execution::told(turn, (*origin, *job), *attempt, events)?;
         }
         Event::JobAttested { job, evidence } => signing::attested_here(turn, *job, evidence)?,
-        Event::JobUnsigned { origin, job, seen } => {
-            signing::failed(turn, (*origin, *job), seen.as_deref())?;
+        Event::JobUnsigned { origin, job, seen, events } => {
+            signing::failed(turn, (*origin, *job), seen.as_deref(), events)?;
         }
         Event::Due => deadline::handle_due(turn)?,
     }

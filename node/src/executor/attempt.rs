@@ -165,7 +165,12 @@ impl Attempts {
         let Signed { result, evidence, files, events, seen } = self.sign(ticket, ending, recording);
         let JobTicket { origin, job, attempt, .. } = *ticket;
         if evidence.is_none() {
-            self.report.report(Event::JobUnsigned { origin, job, seen: seen.map(Box::new) });
+            self.report.report(Event::JobUnsigned {
+                origin,
+                job,
+                seen: seen.map(Box::new),
+                events: Vec::new(),
+            });
         }
         let evidence = evidence.unwrap_or_default();
         Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
@@ -184,11 +189,12 @@ impl Attempts {
         let mut recorded = recording.end(&verdict, None, (&files.violations, &files.digests));
         recorded.truncated |= result.truncated;
         recorded.duration_ms = recorded.started_at_ms.and(Some(result.duration_ms)).filter(|ms| *ms > 0);
+        let events = recorded.left();
         let result_bytes = result.stdout.len() + result.stderr.len();
         let account = Account { report: None, seen: seen.clone(), recorded, files: &files };
         match self.prove(ticket, &verdict, account, result_bytes) {
             Some(evidence) => Event::JobAttested { job, evidence },
-            None => Event::JobUnsigned { origin, job, seen: seen.map(Box::new) },
+            None => Event::JobUnsigned { origin, job, seen: seen.map(Box::new), events },
         }
     }
 
@@ -214,7 +220,7 @@ impl Attempts {
             violations: files.violations.clone(),
             artifacts: files.digests.clone(),
         };
-        let events = recorded.chain.events().get(recorded.taken..).unwrap_or_default().to_vec();
+        let events = recorded.left();
         let result_bytes = result.stdout.len() + result.stderr.len() + files.bytes();
         let seen = receipt::seen(&verdict, report.as_ref());
         let account = Account { report: report.as_ref(), seen: seen.clone(), recorded, files: &files };

@@ -7,6 +7,7 @@
 //! What an executor saw of the streams is kept until then, since nobody can see it again. Where it is not kept it is not
 //! known, and what is signed says so.
 
+use mesh_protocol::evidence::event::Event;
 use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use serde::{Deserialize, Serialize};
@@ -88,11 +89,12 @@ pub(crate) fn attested_here(turn: &mut Turn<'_, '_>, id: JobId, proof: &[u8]) ->
 }
 
 /// The end of a job could not be signed here. A peer's job goes back to it without a proof: only what is kept here can
-/// be signed later.
+/// be signed later. Whoever follows the job hears its last events all the same; what is signed later is about them.
 pub(crate) fn failed(
     turn: &mut Turn<'_, '_>,
     (origin, id): (NodeId, JobId),
     seen: Option<&ExecutorOutput>,
+    last: &[Event],
 ) -> Result<(), StoreError> {
     if origin != turn.site.me {
         return Ok(());
@@ -111,6 +113,7 @@ pub(crate) fn failed(
     }
     // Its end, which comes next, finds that.
     if job.status.is_terminal() {
+        events::close(turn.tx, (origin, id), last)?;
         job.attested = count_failure(turn, id, &job.attested);
         turn.tx.put(&id, &job);
         turn.actions.push(Action::JobChanged(id));

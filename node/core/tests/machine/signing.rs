@@ -1,12 +1,16 @@
 //! Ends that cannot be signed when they come: the result is there at once, its proof when it can be made.
 
-use mesh_node_core::event::{Action, Event, JobTicket};
+use mesh_node_core::event::{Action, Command, Event, JobTicket};
 use mesh_node_core::evidence::{Attested, Evidence};
+use mesh_node_core::jobs::events;
 use mesh_node_core::jobs::job::Job;
 use mesh_node_core::limits::{JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_AT_ONCE, JOB_SIGNINGS_MAX};
 use mesh_protocol::api::job::AttestationView;
 use mesh_protocol::codec::encode;
+use mesh_protocol::evidence::canonical::Value;
+use mesh_protocol::evidence::chain::Chain;
 use mesh_protocol::evidence::digest::Digest;
+use mesh_protocol::evidence::event::{Event as JobEvent, EventKind};
 use mesh_protocol::evidence::receipt::{ExecutorOutput, StreamSeen};
 use mesh_protocol::id::JobId;
 use mesh_protocol::job::{JobResult, JobStatus};
@@ -19,10 +23,15 @@ type Asked = (JobTicket, JobResult, Option<ExecutorOutput>);
 
 /// The signatures that B asks for, taken out of what it wants done.
 fn asked(pair: &mut Pair) -> Vec<Asked> {
-    let (asked, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut pair.nodes[B].todo)
+    asked_by(pair, B)
+}
+
+/// The same of any node.
+fn asked_by(pair: &mut Pair, n: usize) -> Vec<Asked> {
+    let (asked, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut pair.nodes[n].todo)
         .into_iter()
         .partition(|action| matches!(action, Action::AttestEnd(..)));
-    pair.nodes[B].todo = rest;
+    pair.nodes[n].todo = rest;
     let one = |action| match action {
         Action::AttestEnd(ticket, result, seen) => (ticket, result, seen.map(|seen| *seen)),
         other => panic!("{other:?}"),
@@ -36,7 +45,7 @@ fn attested(pair: &Pair, job: JobId) -> Attested {
 
 fn fail(pair: &mut Pair, job: JobId) {
     let origin = pair.nodes[B].id;
-    pair.event(B, Event::JobUnsigned { origin, job, seen: Some(Box::new(seen())) });
+    pair.event(B, Event::JobUnsigned { origin, job, seen: Some(Box::new(seen())), events: Vec::new() });
 }
 
 /// What was seen of the streams of every job here.
@@ -94,9 +103,40 @@ fn what_was_seen_of_the_streams_is_kept_until_it_is_signed_and_what_was_not_is_n
     assert_eq!(told(&mut pair), Some(seen()), "also after a restart");
     // An end that was stored before the figures were, or of which nobody knows them.
     let origin = pair.nodes[B].id;
-    pair.event(B, Event::JobUnsigned { origin, job, seen: None });
+    pair.event(B, Event::JobUnsigned { origin, job, seen: None, events: Vec::new() });
     pair.restart(B);
     assert_eq!(told(&mut pair), None);
+}
+
+#[test]
+fn the_last_event_of_an_end_that_cannot_be_signed_is_there_once_and_the_signature_is_about_it() {
+    let mut pair = Pair::new();
+    // Never linked: A decides the end of what it wanted from B.
+    let job = run(&mut pair, A, None).unwrap().job_id;
+    pair.command(A, Command::CancelJob(job)).unwrap();
+    let origin = pair.nodes[A].id;
+    let read = |pair: &Pair| events::after(&pair.nodes[A].store, (origin, job), 0, 100).unwrap();
+    let fail = |pair: &mut Pair, events: &[JobEvent]| {
+        pair.event(A, Event::JobUnsigned { origin, job, seen: None, events: events.to_vec() });
+    };
+    let chain = |kinds: &[EventKind]| {
+        let mut chain = Chain::new(job.to_string());
+        for kind in kinds {
+            chain.append(1, *kind, Value::Null).unwrap();
+        }
+        chain.into_events()
+    };
+    let (ticket, ..) = asked_by(&mut pair, A).pop().unwrap();
+    assert_eq!((ticket.events.len(), read(&pair).len()), (0, 0));
+    let whole = chain(&[EventKind::Accepted, EventKind::Finished]);
+    fail(&mut pair, &whole);
+    let row: Job = pair.row(A, &job);
+    assert_eq!((read(&pair), row.attested), (whole.clone(), Attested::Unsigned { failures: 1 }));
+    pair.pass(JOB_SIGN_AGAIN_MS);
+    assert_eq!(asked_by(&mut pair, A).pop().unwrap().0.events, whole, "it is signed as it was told");
+    // What does not follow what was told is not taken.
+    fail(&mut pair, &chain(&[EventKind::Accepted, EventKind::Stdout, EventKind::Finished]));
+    assert_eq!(read(&pair), whole);
 }
 
 #[test]
@@ -159,7 +199,7 @@ fn the_end_of_a_peers_job_goes_back_without_a_proof_and_nothing_is_kept_to_be_si
     let receipt = run(&mut pair, A, Some("b")).unwrap();
     let ticket = started(&mut pair);
     let (origin, job) = (ticket.origin, ticket.job);
-    pair.event(B, Event::JobUnsigned { origin, job, seen: Some(Box::new(seen())) });
+    pair.event(B, Event::JobUnsigned { origin, job, seen: Some(Box::new(seen())), events: Vec::new() });
     pair.event(B, report(&ticket, result(JobStatus::Succeeded)));
     assert!(matches!(pair.row::<Job>(A, &receipt.job_id).attested, Attested::Missing(_)));
     pair.restart(B);
