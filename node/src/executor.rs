@@ -49,7 +49,7 @@ use mesh_sandbox::Sandbox;
 use crate::identity::NodeKey;
 use attempt::Attempts;
 pub use preparation::SWITCHED_OFF;
-use proof::Signer;
+use proof::{Prove, Signer};
 use pump::Pump;
 use queue::{Errand, Queue};
 pub use trial::check_machine;
@@ -132,7 +132,7 @@ impl Executor {
     ) -> io::Result<(Self, ExecutorReport)> {
         let prepared = tokio::task::spawn_blocking(move || {
             let (sandbox, found) = preparation::prepare(&options);
-            let signer = Signer::new(options.key, options.certificate);
+            let signer = Box::new(Signer::new(options.key, options.certificate));
             let executor = Self::spawn(sandbox, found.view.slots, signer, report)?;
             Ok((executor, found))
         });
@@ -144,7 +144,7 @@ impl Executor {
     fn spawn(
         sandbox: Option<Sandbox>,
         slots: u32,
-        signer: Signer,
+        signer: Box<dyn Prove>,
         report: Arc<dyn Report>,
     ) -> io::Result<Self> {
         let executor = Self { queue: Arc::default(), pump: Arc::default() };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mesh_node_core::event::{Event, JobTicket};
+use mesh_node_core::jobs::ended::unproven;
 use mesh_protocol::evidence::attest::Finished;
 use mesh_protocol::evidence::event::Event as JobEvent;
 use mesh_protocol::evidence::receipt::ExecutorOutput;
@@ -16,17 +17,20 @@ use mesh_protocol::job::{JobResult, JobStatus};
 use mesh_sandbox::{Job, JobObserver, JobReport, Sandbox, Stream};
 
 use super::files::Files;
-use super::proof::{ProofError, Signer};
+use super::proof::{ProofError, Prove};
 use super::pump::{Live, Pump};
 use super::queue::{Errand, Queue, Start};
 use super::recording::{EffectiveSpec, Recorded, Recording, millis_since};
 use super::verdict::Verdict;
 use super::{Report, receipt, translation};
 
+#[cfg(test)]
+mod tests;
+
 /// Makes attempts, on as many threads as call [`Attempts::run_jobs`].
 pub(super) struct Attempts {
     sandbox: Option<Sandbox>,
-    signer: Signer,
+    signer: Box<dyn Prove>,
     report: Arc<dyn Report>,
     queue: Arc<Queue>,
     pump: Arc<Pump>,
@@ -71,7 +75,7 @@ struct Account<'a> {
 impl Attempts {
     pub(super) fn new(
         sandbox: Option<Sandbox>,
-        signer: Signer,
+        signer: Box<dyn Prove>,
         report: Arc<dyn Report>,
         (queue, pump): (Arc<Queue>, Arc<Pump>),
     ) -> Self {
@@ -95,12 +99,10 @@ impl Attempts {
         while let Some(errand) = self.queue.next_errand() {
             let event = match errand {
                 Errand::Close(ticket, reason) => {
-                    let ending = Ending::unobserved(Verdict::of_closing(reason));
-                    self.ended(&ticket, ending, Recording::new(&ticket))
+                    let ending = || Ending::unobserved(Verdict::of_closing(reason));
+                    self.concluded(&ticket, || self.ended(&ticket, ending(), Recording::new(&ticket)))
                 }
-                Errand::Attest(ticket, result, seen) => {
-                    self.decided(&ticket, &result, seen.map(|seen| *seen))
-                }
+                Errand::Attest(ticket, result, seen) => self.attested(&ticket, &result, seen),
                 Errand::Announce(event) => event,
             };
             self.report.report(event);
@@ -109,18 +111,28 @@ impl Attempts {
 
     fn run(&self, start: &Start) {
         let ticket = &start.ticket;
-        let live = self.pump.begin(ticket);
-        let claimed = Instant::now();
-        let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt(start, &live)));
-        let ending = attempted.unwrap_or_else(|_| {
-            tracing::error!(job = %ticket.job, "the executor failed while it ran a job");
-            Ending::unobserved(Verdict::LOST)
+        let event = self.concluded(ticket, || {
+            let live = self.pump.begin(ticket);
+            let claimed = Instant::now();
+            let attempted = unless_it_panics(ticket, "run", || self.attempt(start, &live));
+            let ending = attempted.unwrap_or_else(|| Ending::unobserved(Verdict::LOST));
+            let ending = Ending { duration_ms: millis_since(claimed), ..ending };
+            let recording = self.pump.end(&live).unwrap_or_else(|| Recording::new(ticket));
+            self.ended(ticket, ending, recording)
         });
-        let ending = Ending { duration_ms: millis_since(claimed), ..ending };
-        let recording = self.pump.end(&live).unwrap_or_else(|| Recording::new(ticket));
-        let event = self.ended(ticket, ending, recording);
         self.queue.finish(ticket);
         self.report.report(event);
+    }
+
+    /// The end that `work` comes to; where it panics, that the executor failed, not signed.
+    fn concluded(&self, ticket: &JobTicket, work: impl FnOnce() -> Event) -> Event {
+        unless_it_panics(ticket, "end", work).unwrap_or_else(|| {
+            let JobTicket { origin, job, attempt, .. } = *ticket;
+            self.report.report(Event::JobUnsigned { origin, job, seen: None, events: Vec::new() });
+            let result = unproven("executor_failure", true);
+            let (evidence, outputs, events) = Default::default();
+            Event::JobEnded { origin, job, attempt, result, evidence, outputs, events }
+        })
     }
 
     /// Runs the job in the sandbox, if it can be and still is to be run.
@@ -174,6 +186,14 @@ impl Attempts {
         }
         let evidence = evidence.unwrap_or_default();
         Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
+    }
+
+    /// An end that was decided before, signed if it can be.
+    fn attested(&self, ticket: &JobTicket, result: &JobResult, seen: Option<Box<ExecutorOutput>>) -> Event {
+        let known = seen.as_deref().cloned();
+        unless_it_panics(ticket, "attest", || self.decided(ticket, result, known)).unwrap_or_else(|| {
+            Event::JobUnsigned { origin: ticket.origin, job: ticket.job, seen, events: Vec::new() }
+        })
     }
 
     /// An end that is known by its result alone, signed: this node decided it for a job that was to run elsewhere, or
@@ -236,7 +256,8 @@ impl Attempts {
         account: Account<'_>,
         result_bytes: usize,
     ) -> Option<Vec<u8>> {
-        let proof = self.try_to_prove(ticket, verdict, account, result_bytes);
+        let proof =
+            unless_it_panics(ticket, "sign", || self.try_to_prove(ticket, verdict, account, result_bytes))?;
         let failed = |error: &ProofError| {
             tracing::error!(job = %ticket.job, error = error as &dyn Error, "a job's end cannot be signed");
         };
@@ -257,6 +278,12 @@ impl Attempts {
         let finished = Finished { execution, stdout, stderr, truncated, violations, chain };
         self.signer.prove(finished, result_bytes)
     }
+}
+
+/// What `work` comes to, or nothing and that it panicked in the log: one job's fault is not the next one's.
+fn unless_it_panics<T>(ticket: &JobTicket, step: &str, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.inspect_err(|_| tracing::error!(job = %ticket.job, step, "the executor failed at a job")).ok()
 }
 
 /// Records what the sandbox tells while a job runs. Limits are enforced between its calls, so nothing here waits: news
