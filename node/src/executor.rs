@@ -41,6 +41,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_protocol::api::node::{Check, ExecutorView};
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_sandbox::Sandbox;
@@ -48,7 +49,7 @@ use mesh_sandbox::Sandbox;
 use crate::identity::NodeKey;
 use attempt::Attempts;
 pub use preparation::SWITCHED_OFF;
-use proof::Signer;
+use proof::{Prove, Signer};
 use pump::Pump;
 use queue::{Errand, Queue};
 pub use trial::check_machine;
@@ -131,7 +132,7 @@ impl Executor {
     ) -> io::Result<(Self, ExecutorReport)> {
         let prepared = tokio::task::spawn_blocking(move || {
             let (sandbox, found) = preparation::prepare(&options);
-            let signer = Signer::new(options.key, options.certificate);
+            let signer = Box::new(Signer::new(options.key, options.certificate));
             let executor = Self::spawn(sandbox, found.view.slots, signer, report)?;
             Ok((executor, found))
         });
@@ -143,7 +144,7 @@ impl Executor {
     fn spawn(
         sandbox: Option<Sandbox>,
         slots: u32,
-        signer: Signer,
+        signer: Box<dyn Prove>,
         report: Arc<dyn Report>,
     ) -> io::Result<Self> {
         let executor = Self { queue: Arc::default(), pump: Arc::default() };
@@ -184,10 +185,10 @@ impl Executor {
         self.queue.send(Errand::Close(ticket, reason));
     }
 
-    /// Attests an end that was decided here, or could not be signed when it came. [`Event::JobAttested`] follows, or
-    /// [`Event::JobUnsigned`].
-    pub fn attest(&self, ticket: JobTicket, result: JobResult) {
-        self.queue.send(Errand::Attest(ticket, result));
+    /// Attests an end that was decided here, or could not be signed when it came, with what is known to have been seen of
+    /// the job's streams. [`Event::JobAttested`] follows, or [`Event::JobUnsigned`].
+    pub fn attest(&self, ticket: JobTicket, result: JobResult, seen: Option<Box<ExecutorOutput>>) {
+        self.queue.send(Errand::Attest(ticket, result, seen));
     }
 
     /// How many jobs have been started here and have not ended.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mesh_node_core::event::{Action, CloseReason, Event, JobTicket};
 use mesh_node_core::limits::JOB_QUEUE_MAX;
 use mesh_node_core::machine::Machine;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use tokio::sync::watch;
@@ -31,9 +32,9 @@ pub trait RunJobs: Send + Sync {
     /// Attests the end of a job that is not running. [`Event::JobEnded`] follows.
     fn close(&self, ticket: JobTicket, reason: CloseReason);
 
-    /// Attests an end that this node decided, or could not sign when it came. [`Event::JobAttested`] follows, or
-    /// [`Event::JobUnsigned`].
-    fn attest(&self, ticket: JobTicket, result: JobResult);
+    /// Attests an end that this node decided, or could not sign when it came, with what is known to have been seen of the
+    /// job's streams. [`Event::JobAttested`] follows, or [`Event::JobUnsigned`].
+    fn attest(&self, ticket: JobTicket, result: JobResult, seen: Option<Box<ExecutorOutput>>);
 
     /// How many jobs were started here and have not ended.
     fn running(&self) -> usize;
@@ -55,8 +56,8 @@ impl RunJobs for Executor {
         Self::close(self, ticket, reason);
     }
 
-    fn attest(&self, ticket: JobTicket, result: JobResult) {
-        Self::attest(self, ticket, result);
+    fn attest(&self, ticket: JobTicket, result: JobResult, seen: Option<Box<ExecutorOutput>>) {
+        Self::attest(self, ticket, result, seen);
     }
 
     fn running(&self) -> usize {
@@ -82,7 +83,7 @@ enum Order {
     Start(JobTicket, Box<JobSpec>),
     Stop(NodeId, JobId),
     Close(JobTicket, CloseReason),
-    Attest(JobTicket, JobResult),
+    Attest(JobTicket, JobResult, Option<Box<ExecutorOutput>>),
 }
 
 impl fmt::Debug for Jobs {
@@ -121,7 +122,7 @@ fn give(executor: &Arc<dyn RunJobs>, order: Order) {
         Order::Start(ticket, spec) => executor.start(ticket, spec),
         Order::Stop(origin, job) => executor.stop(origin, job),
         Order::Close(ticket, reason) => executor.close(ticket, reason),
-        Order::Attest(ticket, result) => executor.attest(ticket, result),
+        Order::Attest(ticket, result, seen) => executor.attest(ticket, result, seen),
     }
 }
 
@@ -156,7 +157,7 @@ impl Perform<Machine> for Surroundings {
             Action::StartJob(ticket, spec) => self.jobs.order(Order::Start(ticket, spec)),
             Action::StopJob { origin, job } => self.jobs.order(Order::Stop(origin, job)),
             Action::CloseJob(ticket, reason) => self.jobs.order(Order::Close(ticket, reason)),
-            Action::AttestEnd(ticket, result) => self.jobs.order(Order::Attest(ticket, result)),
+            Action::AttestEnd(ticket, result, seen) => self.jobs.order(Order::Attest(ticket, result, seen)),
             Action::WakeAt(at) => self.timer.wake_at(at),
             Action::FlightChanged(_) | Action::JobChanged(_) => {
                 self.changes.send_modify(|count| *count = count.wrapping_add(1));

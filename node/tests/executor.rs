@@ -164,7 +164,7 @@ async fn output_at_its_worst_is_cut_and_still_proven() {
     assert!(node.judged_complete(&ended));
     let (verified, kinds) = node.verify(&ended);
     assert_eq!(kinds.iter().filter(|kind| **kind == Truncated).count(), 2);
-    let output = &verified.receipt().execution.executor_output;
+    let output = verified.receipt().execution.executor_output.as_ref().unwrap();
     assert_eq!((output.stdout.bytes_seen, output.stderr.bytes_seen), (20 * 65_536, 20 * 65_536));
     assert!(output.stdout.truncated && verified.receipt().output.truncated);
 }
@@ -331,13 +331,14 @@ async fn an_end_that_another_node_decided_is_signed_with_what_is_known_of_it() {
         stderr: "nothing was heard".into(),
         ..node.closed(1).result
     };
-    node.executor.attest(job(2, Language::Bash, "true").ticket(), result.clone());
+    node.executor.attest(job(2, Language::Bash, "true").ticket(), result.clone(), None);
     let evidence = node.next_attested();
     let bundle = Bundle::parse(&evidence).unwrap();
     let trust = TrustSet::node(&node.id()).unwrap();
     let verified = bundle.verify(&trust, None, None).unwrap();
     assert_eq!(verified.outcome(), Outcome::Error);
     assert!(!verified.evidence_complete() && !verified.event_chain_complete());
+    assert_eq!(verified.receipt().execution.executor_output, None, "nobody here saw any");
     assert_eq!(verified.artifact.unwrap().stderr.to_bytes(), Some(result.stderr.into_bytes()));
 }
 
@@ -348,7 +349,9 @@ async fn an_end_that_came_without_a_proof_is_signed_later_from_its_result_and_it
     asked.spec.outputs = vec!["output/left".into()];
     let ended = node.run(&asked);
     let ticket = JobTicket { events: ended.events.clone(), ..asked.ticket() };
-    node.executor.attest(ticket, ended.result.clone());
+    let (before, _) = node.verify(&ended);
+    let seen = before.receipt().execution.executor_output.clone();
+    node.executor.attest(ticket, ended.result.clone(), seen.clone().map(Box::new));
     let evidence = node.next_attested();
     let later = fixture::Ended { evidence, ..ended.clone() };
     assert!(!node.judged_complete(&later), "what the sandbox saw is not in it, and that is said");
@@ -357,7 +360,7 @@ async fn an_end_that_came_without_a_proof_is_signed_later_from_its_result_and_it
     let execution = &verified.receipt().execution;
     assert_eq!((execution.outcome, execution.exit_code), (Outcome::Failed, Some(3)));
     assert_eq!((&execution.observed, execution.evidence_complete), (&None, false));
-    let (before, _) = node.verify(&ended);
+    assert_eq!(execution.executor_output, seen);
     assert_eq!(execution.started_at_ms, before.receipt().execution.started_at_ms);
 }
 
@@ -372,6 +375,37 @@ async fn an_end_that_cannot_be_signed_is_reported_as_such_and_never_with_half_a_
     assert!(said(&node.next()));
     let ended = node.next_ended();
     assert_eq!((ended.result.status, ended.evidence.len()), (JobStatus::Error, 0));
-    node.executor.attest(ticket.clone(), ended.result);
-    assert!(said(&node.next()));
+    node.executor.attest(ticket.clone(), ended.result.clone(), None);
+    let Event::JobUnsigned { job, events, .. } = node.next() else { panic!("it is not signed") };
+    assert_eq!((job, events.last().map(|event| event.kind)), (ticket.job, Some(Finished)));
+    // Once it can be signed, that is about the events that were told.
+    let ticket = JobTicket { events: events.clone(), tenant: fixture::TENANT.to_owned(), ..ticket };
+    node.executor.attest(ticket, ended.result.clone(), None);
+    node.verify(&fixture::Ended { evidence: node.next_attested(), events, ..ended });
+}
+
+#[tokio::test]
+async fn what_a_job_wrote_is_in_what_is_signed_later_as_it_was_seen_or_as_not_known() {
+    let Some(node) = open().await else { return };
+    let asked = job(1, Language::Bash, "printf out; head -c 300000 /dev/zero >&2");
+    // A receipt of this size is none.
+    let mut unsignable = asked.clone();
+    unsignable.ticket.tenant = "t".repeat(1024 * 1024);
+    node.start(&unsignable);
+    let seen = loop {
+        if let Event::JobUnsigned { seen, .. } = node.next() {
+            break seen;
+        }
+    };
+    let result = node.next_ended().result;
+    let signed = |seen| {
+        node.executor.attest(asked.ticket(), result.clone(), seen);
+        let bundle = Bundle::parse(&node.next_attested()).unwrap();
+        let verified = bundle.verify(&TrustSet::node(&node.id()).unwrap(), None, None).unwrap();
+        verified.receipt().execution.executor_output.clone()
+    };
+    let output = signed(seen.clone()).expect("it was kept");
+    assert_eq!((output.stdout.bytes_seen, output.stderr.bytes_seen), (3, 300_000));
+    assert_eq!(output.stdout.raw_sha256, Digest::of(b"out"));
+    assert_eq!(signed(None), None, "an end that was stored without it does not claim that there was none");
 }

@@ -155,8 +155,12 @@ fn prove_gvisor(
         probes.append(&mut tried);
         return sandbox;
     };
-    let finding = "this runsc does not start from an image; with its gofer a start takes longer".to_owned();
-    probes.push(Probe { name: "image", ok: true, finding, hint: None });
+    let failed = tried.iter().filter(|probe| !probe.ok);
+    let why: Vec<String> = failed.map(|probe| format!("{}: {}", probe.name, probe.finding)).collect();
+    let finding =
+        format!("jobs do not run from an image, and with a gofer a start takes longer ({})", why.join("; "));
+    let hint = Some("jobs run all the same; a newer runsc may start from an image");
+    probes.push(Probe { name: "image", ok: false, finding, hint });
     prove(config, Platform::Gvisor(runtime, Files::Gofer), probes)
 }
 

@@ -28,7 +28,7 @@ fn events() -> EventPage {
     for (kind, data) in written {
         chain.append(1, kind, Value::parse(data.as_bytes(), &limits::EVENT).unwrap()).unwrap();
     }
-    EventPage { events: chain.into_events(), next_cursor: 5, ended: true }
+    EventPage { events: chain.into_events(), next_cursor: 5, ended: true, unsigned: false }
 }
 
 fn left(path: &str, bytes: &[u8]) -> OutputView {
@@ -55,6 +55,19 @@ fn logs_are_what_the_job_wrote_each_stream_on_its_own() {
     ");
     let asked = requests.all().remove(0);
     assert!(asked.contains("/events?after=0&wait_seconds=300 "), "{asked}");
+}
+
+#[test]
+fn logs_say_when_the_end_of_the_job_is_not_signed() {
+    let place = Place::new();
+    let page = EventPage { events: Vec::new(), unsigned: true, ..events() };
+    StandIn::default().gives("GET /v1/jobs/job-0000000001q091040g2081040g/events", &page).serve(&place);
+    insta::assert_snapshot!(place.picture(&["jobs", "logs", "-f", JOB]), @r"
+    exit code 0
+    ----- stdout -----
+    ----- stderr -----
+    warning: the job has ended, and its node could not sign that yet; it tries again
+    ");
 }
 
 #[test]

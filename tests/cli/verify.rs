@@ -52,7 +52,7 @@ fn failed_job() -> Finished {
         code_sha256: Digest::of(b"exit 3"),
         stdin_sha256: Digest::of(b""),
         resource_usage: None,
-        executor_output: ExecutorOutput { stdout: seen(b""), stderr: seen(STDERR) },
+        executor_output: Some(ExecutorOutput { stdout: seen(b""), stderr: seen(STDERR) }),
         input_files: Vec::new(),
         artifacts: Vec::new(),
         observed: Some(Observed {

@@ -14,7 +14,6 @@ use crate::broker::flight::Flight;
 use crate::broker::receipt::Given;
 use crate::broker::run::Run;
 use crate::event::Action;
-use crate::jobs::execution::Execution;
 use crate::limits::{DUE_BATCH, RETAIN_MS};
 use crate::store::{Record, StoreError, Table, scan_prefix};
 use crate::time::NodeTime;
@@ -99,8 +98,8 @@ fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
         Deadline::ForgetJob(job) => jobs::job::forget(turn, job),
         Deadline::SweepJob(job) => jobs::job::sweep(turn, job),
         Deadline::MoveJob(job) => jobs::submit::reconsider(turn, job),
-        Deadline::AttestJob(job) => jobs::job::attest_again(turn, job),
-        Deadline::ForgetExecution(origin, job) => forget::<Execution>(turn, &(origin, job)),
+        Deadline::AttestJob(job) => jobs::signing::again(turn, job),
+        Deadline::ForgetExecution(origin, job) => jobs::execution::forget(turn, (origin, job)),
         Deadline::ForgetReceipt(key) => forget::<Given>(turn, &key),
     }
 }

@@ -13,6 +13,7 @@ use mesh_protocol::api::job::JobReceipt;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::delivery::{Ack, Gap, Open, Parcel, Resume, ToReceiver, ToSender};
 use mesh_protocol::evidence::event::Event as JobEvent;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::flight::FlightOutcome;
 use mesh_protocol::id::{FlightId, JobId, NodeId, TicketId};
 use mesh_protocol::job::{JobResult, JobSpec, OutputFile};
@@ -242,6 +243,10 @@ pub enum Event {
         origin: NodeId,
         /// Which job.
         job: JobId,
+        /// What was seen of its streams, where that is known: it is kept until it is signed.
+        seen: Option<Box<ExecutorOutput>>,
+        /// For an end that was decided before: its last events, which a signature will be about too.
+        events: Vec<JobEvent>,
     },
     /// A deadline passed.
     Due,
@@ -332,8 +337,8 @@ pub enum Action {
     /// Attest the end of a job that is not running, and report it as ended.
     CloseJob(JobTicket, CloseReason),
     /// Attest an end that this node decided, or could not sign when it came, and report it with
-    /// [`Event::JobAttested`].
-    AttestEnd(JobTicket, JobResult),
+    /// [`Event::JobAttested`]; with what was seen of the job's streams, where that was kept.
+    AttestEnd(JobTicket, JobResult, Option<Box<ExecutorOutput>>),
     /// Post [`Event::Due`] at this time, at the latest.
     WakeAt(NodeTime),
     /// A flight changed: wake who waits for it.

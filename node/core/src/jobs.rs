@@ -4,6 +4,7 @@
 //! own node only, talking through the outbox, also when both are one node. A job comes in by `submit`; which of the
 //! executions that wait begins next is `schedule`'s.
 
+mod early_stop;
 pub mod ended;
 pub mod events;
 pub mod execution;
@@ -11,6 +12,7 @@ pub mod job;
 pub mod outline;
 pub mod outputs;
 mod schedule;
+pub(crate) mod signing;
 pub mod submission;
 pub(crate) mod submit;
 pub mod usage;

@@ -17,7 +17,7 @@ use crate::deadline;
 use crate::event::{Action, Command, Delivery, Event, Reply};
 use crate::handler::{Handled, Handler};
 use crate::jobs::ended::Ended;
-use crate::jobs::{execution, job, submit};
+use crate::jobs::{execution, job, signing, submit};
 use crate::joining::{self, IssueError, RedeemRequest, Redemption};
 use crate::limits::TIDY_BATCH;
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
@@ -124,7 +124,7 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
             outbox::forget_sessions(turn.tx)?;
             run::recover(turn)?;
             execution::recover(turn)?;
-            job::recover(turn)?;
+            signing::recover(turn)?;
             deadline::handle_due(turn)?;
         }
         Event::Command(command) => return handle_command(turn, command).map(Some),
@@ -152,8 +152,10 @@ fn decide(turn: &mut Turn<'_, '_>, event: &Event) -> Result<Option<Reply>, Store
         Event::JobEvents { origin, job, attempt, events } => {
             execution::told(turn, (*origin, *job), *attempt, events)?;
         }
-        Event::JobAttested { job, evidence } => job::attested_here(turn, *job, evidence)?,
-        Event::JobUnsigned { origin, job } => job::unsigned(turn, *origin, *job)?,
+        Event::JobAttested { job, evidence } => signing::attested_here(turn, *job, evidence)?,
+        Event::JobUnsigned { origin, job, seen, events } => {
+            signing::failed(turn, (*origin, *job), seen.as_deref(), events)?;
+        }
         Event::Due => deadline::handle_due(turn)?,
     }
     Ok(None)

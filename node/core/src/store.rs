@@ -112,6 +112,10 @@ pub enum Table {
     JobTurns = 49,
     /// Jobs whose end this node decided and has not attested, by job.
     Unattested = 53,
+    /// What was seen of the streams of jobs whose end is to be signed, by job.
+    StreamsSeen = 54,
+    /// How many jobs of each peer are remembered as stopped before they came, by peer.
+    EarlyStops = 55,
     /// Events that made a handler panic, by time.
     Quarantine = 50,
 }

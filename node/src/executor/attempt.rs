@@ -9,23 +9,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mesh_node_core::event::{Event, JobTicket};
+use mesh_node_core::jobs::ended::unproven;
 use mesh_protocol::evidence::attest::Finished;
 use mesh_protocol::evidence::event::Event as JobEvent;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::job::{JobResult, JobStatus};
 use mesh_sandbox::{Job, JobObserver, JobReport, Sandbox, Stream};
 
 use super::files::Files;
-use super::proof::{ProofError, Signer};
+use super::proof::{ProofError, Prove};
 use super::pump::{Live, Pump};
 use super::queue::{Errand, Queue, Start};
 use super::recording::{EffectiveSpec, Recorded, Recording, millis_since};
 use super::verdict::Verdict;
 use super::{Report, receipt, translation};
 
+#[cfg(test)]
+mod tests;
+
 /// Makes attempts, on as many threads as call [`Attempts::run_jobs`].
 pub(super) struct Attempts {
     sandbox: Option<Sandbox>,
-    signer: Signer,
+    signer: Box<dyn Prove>,
     report: Arc<dyn Report>,
     queue: Arc<Queue>,
     pump: Arc<Pump>,
@@ -54,12 +59,23 @@ struct Signed {
     files: Files,
     /// Events that were not handed over before.
     events: Vec<JobEvent>,
+    /// What was seen of the job's streams, where that is known.
+    seen: Option<ExecutorOutput>,
+}
+
+/// What there is to sign of an attempt.
+struct Account<'a> {
+    /// The sandbox's report, if there is one.
+    report: Option<&'a JobReport>,
+    seen: Option<ExecutorOutput>,
+    recorded: Recorded,
+    files: &'a Files,
 }
 
 impl Attempts {
     pub(super) fn new(
         sandbox: Option<Sandbox>,
-        signer: Signer,
+        signer: Box<dyn Prove>,
         report: Arc<dyn Report>,
         (queue, pump): (Arc<Queue>, Arc<Pump>),
     ) -> Self {
@@ -83,10 +99,10 @@ impl Attempts {
         while let Some(errand) = self.queue.next_errand() {
             let event = match errand {
                 Errand::Close(ticket, reason) => {
-                    let ending = Ending::unobserved(Verdict::of_closing(reason));
-                    self.ended(&ticket, ending, Recording::new(&ticket))
+                    let ending = || Ending::unobserved(Verdict::of_closing(reason));
+                    self.concluded(&ticket, || self.ended(&ticket, ending(), Recording::new(&ticket)))
                 }
-                Errand::Attest(ticket, result) => self.decided(&ticket, &result),
+                Errand::Attest(ticket, result, seen) => self.attested(&ticket, &result, seen),
                 Errand::Announce(event) => event,
             };
             self.report.report(event);
@@ -95,18 +111,28 @@ impl Attempts {
 
     fn run(&self, start: &Start) {
         let ticket = &start.ticket;
-        let live = self.pump.begin(ticket);
-        let claimed = Instant::now();
-        let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt(start, &live)));
-        let ending = attempted.unwrap_or_else(|_| {
-            tracing::error!(job = %ticket.job, "the executor failed while it ran a job");
-            Ending::unobserved(Verdict::LOST)
+        let event = self.concluded(ticket, || {
+            let live = self.pump.begin(ticket);
+            let claimed = Instant::now();
+            let attempted = unless_it_panics(ticket, "run", || self.attempt(start, &live));
+            let ending = attempted.unwrap_or_else(|| Ending::unobserved(Verdict::LOST));
+            let ending = Ending { duration_ms: millis_since(claimed), ..ending };
+            let recording = self.pump.end(&live).unwrap_or_else(|| Recording::new(ticket));
+            self.ended(ticket, ending, recording)
         });
-        let ending = Ending { duration_ms: millis_since(claimed), ..ending };
-        let recording = self.pump.end(&live).unwrap_or_else(|| Recording::new(ticket));
-        let event = self.ended(ticket, ending, recording);
         self.queue.finish(ticket);
         self.report.report(event);
+    }
+
+    /// The end that `work` comes to; where it panics, that the executor failed, not signed.
+    fn concluded(&self, ticket: &JobTicket, work: impl FnOnce() -> Event) -> Event {
+        unless_it_panics(ticket, "end", work).unwrap_or_else(|| {
+            let JobTicket { origin, job, attempt, .. } = *ticket;
+            self.report.report(Event::JobUnsigned { origin, job, seen: None, events: Vec::new() });
+            let result = unproven("executor_failure", true);
+            let (evidence, outputs, events) = Default::default();
+            Event::JobEnded { origin, job, attempt, result, evidence, outputs, events }
+        })
     }
 
     /// Runs the job in the sandbox, if it can be and still is to be run.
@@ -148,20 +174,34 @@ impl Attempts {
     /// The end of an attempt, signed. That it could not be is reported before it, so that a crash in between forgets
     /// neither.
     fn ended(&self, ticket: &JobTicket, ending: Ending, recording: Recording) -> Event {
-        let Signed { result, evidence, files, events } = self.sign(ticket, ending, recording);
+        let Signed { result, evidence, files, events, seen } = self.sign(ticket, ending, recording);
         let JobTicket { origin, job, attempt, .. } = *ticket;
         if evidence.is_none() {
-            self.report.report(Event::JobUnsigned { origin, job });
+            self.report.report(Event::JobUnsigned {
+                origin,
+                job,
+                seen: seen.map(Box::new),
+                events: Vec::new(),
+            });
         }
         let evidence = evidence.unwrap_or_default();
         Event::JobEnded { origin, job, attempt, result, evidence, outputs: files.taken, events }
     }
 
+    /// An end that was decided before, signed if it can be.
+    fn attested(&self, ticket: &JobTicket, result: &JobResult, seen: Option<Box<ExecutorOutput>>) -> Event {
+        let known = seen.as_deref().cloned();
+        unless_it_panics(ticket, "attest", || self.decided(ticket, result, known)).unwrap_or_else(|| {
+            Event::JobUnsigned { origin: ticket.origin, job: ticket.job, seen, events: Vec::new() }
+        })
+    }
+
     /// An end that is known by its result alone, signed: this node decided it for a job that was to run elsewhere, or
     /// could not sign it when it came. Its files are with the core already.
-    fn decided(&self, ticket: &JobTicket, result: &JobResult) -> Event {
+    fn decided(&self, ticket: &JobTicket, result: &JobResult, seen: Option<ExecutorOutput>) -> Event {
         let (origin, job) = (ticket.origin, ticket.job);
         let verdict = Verdict::of_result(result);
+        let seen = seen.or_else(|| receipt::seen(&verdict, None));
         let mut recording = Recording::new(ticket);
         recording.output(Stream::Stdout, result.stdout.as_bytes());
         recording.output(Stream::Stderr, result.stderr.as_bytes());
@@ -169,10 +209,12 @@ impl Attempts {
         let mut recorded = recording.end(&verdict, None, (&files.violations, &files.digests));
         recorded.truncated |= result.truncated;
         recorded.duration_ms = recorded.started_at_ms.and(Some(result.duration_ms)).filter(|ms| *ms > 0);
+        let events = recorded.left();
         let result_bytes = result.stdout.len() + result.stderr.len();
-        match self.prove(ticket, &verdict, (None, recorded, &files), result_bytes) {
+        let account = Account { report: None, seen: seen.clone(), recorded, files: &files };
+        match self.prove(ticket, &verdict, account, result_bytes) {
             Some(evidence) => Event::JobAttested { job, evidence },
-            None => Event::JobUnsigned { origin, job },
+            None => Event::JobUnsigned { origin, job, seen: seen.map(Box::new), events },
         }
     }
 
@@ -198,10 +240,12 @@ impl Attempts {
             violations: files.violations.clone(),
             artifacts: files.digests.clone(),
         };
-        let events = recorded.chain.events().get(recorded.taken..).unwrap_or_default().to_vec();
+        let events = recorded.left();
         let result_bytes = result.stdout.len() + result.stderr.len() + files.bytes();
-        let evidence = self.prove(ticket, &verdict, (report.as_ref(), recorded, &files), result_bytes);
-        Signed { result, evidence, files, events }
+        let seen = receipt::seen(&verdict, report.as_ref());
+        let account = Account { report: report.as_ref(), seen: seen.clone(), recorded, files: &files };
+        let evidence = self.prove(ticket, &verdict, account, result_bytes);
+        Signed { result, evidence, files, events, seen }
     }
 
     /// The proof, or nothing and the reason in the log.
@@ -209,10 +253,11 @@ impl Attempts {
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,
-        account: (Option<&JobReport>, Recorded, &Files),
+        account: Account<'_>,
         result_bytes: usize,
     ) -> Option<Vec<u8>> {
-        let proof = self.try_to_prove(ticket, verdict, account, result_bytes);
+        let proof =
+            unless_it_panics(ticket, "sign", || self.try_to_prove(ticket, verdict, account, result_bytes))?;
         let failed = |error: &ProofError| {
             tracing::error!(job = %ticket.job, error = error as &dyn Error, "a job's end cannot be signed");
         };
@@ -223,15 +268,22 @@ impl Attempts {
         &self,
         ticket: &JobTicket,
         verdict: &Verdict,
-        (report, recorded, files): (Option<&JobReport>, Recorded, &Files),
+        Account { report, seen, recorded, files }: Account<'_>,
         result_bytes: usize,
     ) -> Result<Vec<u8>, ProofError> {
-        let execution = receipt::execution(ticket, verdict, report, &recorded, files.digests.clone())?;
+        let artifacts = files.digests.clone();
+        let execution = receipt::execution(ticket, verdict, (report, seen), &recorded, artifacts)?;
         let Recorded { chain, stdout, stderr, truncated, .. } = recorded;
         let violations = files.violations.clone();
         let finished = Finished { execution, stdout, stderr, truncated, violations, chain };
         self.signer.prove(finished, result_bytes)
     }
+}
+
+/// What `work` comes to, or nothing and that it panicked in the log: one job's fault is not the next one's.
+fn unless_it_panics<T>(ticket: &JobTicket, step: &str, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.inspect_err(|_| tracing::error!(job = %ticket.job, step, "the executor failed at a job")).ok()
 }
 
 /// Records what the sandbox tells while a job runs. Limits are enforced between its calls, so nothing here waits: news

@@ -33,6 +33,12 @@ pub(super) enum ProofError {
     },
 }
 
+/// Proves how jobs ended.
+pub(super) trait Prove: Send + Sync {
+    /// The signed bundle, for a result whose texts and files have this many bytes.
+    fn prove(&self, job: Finished, result_bytes: usize) -> Result<Vec<u8>, ProofError>;
+}
+
 /// Signs for this node.
 pub(super) struct Signer {
     key: NodeKey,
@@ -43,9 +49,10 @@ impl Signer {
     pub(super) fn new(key: NodeKey, certificate: Option<Vec<u8>>) -> Self {
         Self { key, certificate }
     }
+}
 
-    /// The signed bundle, for a result whose texts and files have this many bytes.
-    pub(super) fn prove(&self, job: Finished, result_bytes: usize) -> Result<Vec<u8>, ProofError> {
+impl Prove for Signer {
+    fn prove(&self, job: Finished, result_bytes: usize) -> Result<Vec<u8>, ProofError> {
         let attestation = attest(job, self.key.signing_key())?;
         let room = MESSAGE_BYTES_MAX.saturating_sub(RESULT_BYTES).saturating_sub(result_bytes);
         fit(Bundle::of(attestation, self.certificate.clone()), room)

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_node_core::limits::JOB_QUEUE_MAX;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::job::{JobResult, JobSpec};
 use mesh_sandbox::Cancel;
@@ -32,8 +33,9 @@ pub(super) struct Start {
 pub(super) enum Errand {
     /// Attest the end of a job that is not running.
     Close(JobTicket, CloseReason),
-    /// Attest an end that was decided here for a job that was to run elsewhere.
-    Attest(JobTicket, JobResult),
+    /// Attest an end that was decided here for a job that was to run elsewhere, or could not be signed when it came; with
+    /// what is known to have been seen of the job's streams.
+    Attest(JobTicket, JobResult, Option<Box<ExecutorOutput>>),
     /// Report this.
     Announce(Event),
 }

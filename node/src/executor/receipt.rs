@@ -27,14 +27,14 @@ pub(super) enum ReceiptError {
     Document(#[from] CanonicalError),
 }
 
-/// The account of an attempt; `report` is the sandbox's, if there is one.
+/// The account of an attempt; `report` is the sandbox's, if there is one, `seen` what is known of its streams.
 ///
 /// # Errors
 /// When a digest of the sandbox is not one.
 pub(super) fn execution(
     ticket: &JobTicket,
     verdict: &Verdict,
-    report: Option<&JobReport>,
+    (report, seen): (Option<&JobReport>, Option<ExecutorOutput>),
     recorded: &Recorded,
     artifacts: Vec<FileDigest>,
 ) -> Result<Execution, ReceiptError> {
@@ -58,10 +58,7 @@ pub(super) fn execution(
         code_sha256: asked.code_sha256,
         stdin_sha256: asked.stdin_sha256,
         resource_usage: report.filter(|report| report.posture.is_some()).map(used),
-        executor_output: ExecutorOutput {
-            stdout: seen(report.map(|report| &report.stdout))?,
-            stderr: seen(report.map(|report| &report.stderr))?,
-        },
+        executor_output: seen,
         input_files: asked.input_files.clone(),
         artifacts,
         observed: report
@@ -80,16 +77,19 @@ const fn used(report: &JobReport) -> ResourceUsage {
     }
 }
 
-/// A stream that nobody read has no bytes.
-fn seen(stream: Option<&StreamReport>) -> Result<StreamSeen, DigestError> {
-    let Some(stream) = stream else {
-        return Ok(StreamSeen { bytes_seen: 0, raw_sha256: Digest::of(&[]), truncated: false });
-    };
-    Ok(StreamSeen {
-        bytes_seen: stream.bytes_seen,
-        raw_sha256: stream.raw_sha256.parse()?,
-        truncated: stream.truncated,
-    })
+/// What is known of a job's streams: what the sandbox reports, and that one which never ran wrote nothing. Of one that
+/// may have run, and of which no report is left, it is not known.
+pub(super) fn seen(verdict: &Verdict, report: Option<&JobReport>) -> Option<ExecutorOutput> {
+    if let Some(report) = report {
+        return Some(ExecutorOutput { stdout: stream(&report.stdout)?, stderr: stream(&report.stderr)? });
+    }
+    let nothing = || StreamSeen { bytes_seen: 0, raw_sha256: Digest::of(&[]), truncated: false };
+    (!verdict.may_have_run).then(|| ExecutorOutput { stdout: nothing(), stderr: nothing() })
+}
+
+fn stream(report: &StreamReport) -> Option<StreamSeen> {
+    let raw_sha256 = report.raw_sha256.parse().ok()?;
+    Some(StreamSeen { bytes_seen: report.bytes_seen, raw_sha256, truncated: report.truncated })
 }
 
 fn observed((report, posture): (&JobReport, &Posture)) -> Result<Observed, ReceiptError> {

@@ -76,7 +76,7 @@ pub(super) struct Recording {
 pub(super) struct Recorded {
     pub(super) chain: Chain,
     /// How many of the events were handed over before.
-    pub(super) taken: usize,
+    taken: usize,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     pub(super) truncated: bool,
@@ -86,6 +86,13 @@ pub(super) struct Recorded {
     pub(super) finished_at_ms: u64,
     /// Milliseconds from ready to now.
     pub(super) duration_ms: Option<u64>,
+}
+
+impl Recorded {
+    /// The events that were not handed over before.
+    pub(super) fn left(&self) -> Vec<Event> {
+        self.chain.events().get(self.taken..).unwrap_or_default().to_vec()
+    }
 }
 
 #[derive(Serialize)]

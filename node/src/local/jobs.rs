@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use mesh_node_core::broker::list;
 use mesh_node_core::event::{Command, Reply};
-use mesh_node_core::evidence::Evidence;
+use mesh_node_core::evidence::{Attested, Evidence};
 use mesh_node_core::jobs::job::Job;
 use mesh_node_core::jobs::submission::{Submission, reused_key};
 use mesh_node_core::jobs::{events as rows, outputs as files, usage};
@@ -178,11 +178,12 @@ pub(super) fn events(
     let limit = behind.limit.unwrap_or(EVENT_ROWS_DEFAULT).clamp(1, EVENT_ROWS_MAX);
     let events = rows::after(&snapshot, (local.me, id), behind.after, limit);
     let events = events.map_err(|error| storage(&error))?;
-    // An end that is not attested yet has its last event still to come.
-    let settled = job.status.is_terminal() && job.attested != mesh_node_core::evidence::Attested::Pending;
+    // An end that nobody tried to sign yet has its last event still to come.
+    let settled = job.status.is_terminal() && job.attested != Attested::Pending;
     let ended = settled && events.len() < limit;
+    let unsigned = ended && matches!(job.attested, Attested::Unsigned { .. });
     let next_cursor = events.last().map_or(behind.after, |event| event.seq);
-    Ok(EventPage { events, next_cursor, ended })
+    Ok(EventPage { events, next_cursor, ended, unsigned })
 }
 
 /// The files it left.

@@ -46,17 +46,24 @@ pub(crate) struct Scripted {
     seen: watch::Sender<usize>,
     ended: watch::Sender<bool>,
     talks: AtomicBool,
+    signs: AtomicBool,
 }
 
 impl Scripted {
     pub(crate) fn new() -> Self {
         let (seen, ended) = (watch::Sender::new(0), watch::Sender::new(false));
-        Self { calls: Mutex::new(Vec::new()), seen, ended, talks: AtomicBool::new(false) }
+        let (talks, signs) = (AtomicBool::new(false), AtomicBool::new(true));
+        Self { calls: Mutex::new(Vec::new()), seen, ended, talks, signs }
     }
 
     /// From now on jobs never stop talking.
     pub(crate) fn talk(&self) {
         self.talks.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the ends of jobs cannot be signed.
+    pub(crate) fn lose_its_pen(&self) {
+        self.signs.store(false, Ordering::Relaxed);
     }
 
     /// What it was asked, oldest first: `<operation> <caller> <arguments>`.
@@ -373,9 +380,12 @@ impl Service for Scripted {
                 events: chain.into_events(),
                 next_cursor: behind.after + 1,
                 ended: false,
+                unsigned: false,
             });
         }
-        Ok(EventPage { events: Vec::new(), next_cursor: behind.after, ended: self.has_ended(wait).await })
+        let ended = self.has_ended(wait).await;
+        let unsigned = ended && !self.signs.load(Ordering::Relaxed);
+        Ok(EventPage { events: Vec::new(), next_cursor: behind.after, ended, unsigned })
     }
 
     async fn job_outputs(&self, who: &Principal, id: JobId) -> Result<Vec<OutputView>, ApiError> {

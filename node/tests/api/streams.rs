@@ -70,9 +70,15 @@ async fn heard(stream: &mut TcpStream) -> (u8, Vec<u8>) {
 
 /// The code a stream is closed with.
 async fn closed(stream: &mut TcpStream) -> u16 {
+    closed_because(stream).await.0
+}
+
+/// The code a stream is closed with, and the reason that is given.
+async fn closed_because(stream: &mut TcpStream) -> (u16, String) {
     let (opcode, content) = heard(stream).await;
     assert_eq!(opcode, CLOSE);
-    u16::from_be_bytes([content[0], content[1]])
+    let (code, reason) = content.split_at(2);
+    (u16::from_be_bytes([code[0], code[1]]), String::from_utf8(reason.to_vec()).unwrap())
 }
 
 async fn ticket(tenants: &Tenants, id: &str) -> String {
@@ -98,6 +104,20 @@ async fn a_stream_answers_ping_and_ends_with_its_job() {
     }
     tenants.service.end();
     assert_eq!(closed(&mut stream).await, 1000);
+}
+
+#[tokio::test]
+async fn a_stream_says_when_the_end_of_its_job_is_not_signed() {
+    for (signs, reason) in [(true, "the job has ended"), (false, "the job has ended; that is not signed yet")]
+    {
+        let tenants = Tenants::new();
+        let mut stream = open(&tenants, &stream_head(&tenants, "read")).await.unwrap();
+        if !signs {
+            tenants.service.lose_its_pen();
+        }
+        tenants.service.end();
+        assert_eq!(closed_because(&mut stream).await, (1000, reason.to_owned()));
+    }
 }
 
 #[tokio::test]

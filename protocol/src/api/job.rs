@@ -176,6 +176,9 @@ pub struct EventPage {
     pub next_cursor: u64,
     /// Whether these are the last there will ever be.
     pub ended: bool,
+    /// Whether the job has ended and that is not signed yet. The signature will be about these events.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
 }
 
 /// A file that a job left, with its bytes: `GET /v1/jobs/{id}/outputs`.

@@ -126,8 +126,8 @@ pub struct Execution {
     pub stdin_sha256: Digest,
     /// What it used, when that was measured.
     pub resource_usage: Option<ResourceUsage>,
-    /// What the executor saw of its output, kept or not.
-    pub executor_output: ExecutorOutput,
+    /// What the executor saw of its output, kept or not; `null` when that is not known.
+    pub executor_output: Option<ExecutorOutput>,
     /// Files it was given, in the order they were given.
     pub input_files: Vec<FileDigest>,
     /// Files it left behind, in the order they were asked for. Each is a subject of the statement.

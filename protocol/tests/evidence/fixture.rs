@@ -89,7 +89,7 @@ pub(crate) fn execution() -> Execution {
             cpu_time_usec: Some(21_000),
             memory_peak_bytes: None,
         }),
-        executor_output: ExecutorOutput { stdout: seen(b"hello\n"), stderr: seen(b"") },
+        executor_output: Some(ExecutorOutput { stdout: seen(b"hello\n"), stderr: seen(b"") }),
         input_files: Vec::new(),
         artifacts: vec![FileDigest {
             path: "output/table.csv".to_owned(),

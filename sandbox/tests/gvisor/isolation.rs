@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use mesh_sandbox::{Cancel, Job, KilledBy, Language, Outcome, RuntimeError, Sandbox, SandboxError};
+use mesh_sandbox::{
+    Cancel, Job, KilledBy, Language, Outcome, Preflight, RuntimeError, Sandbox, SandboxConfig, SandboxError,
+};
 
 use crate::fixture::{Log, config, open, open_with, processes_naming};
 
@@ -197,20 +199,29 @@ fn no_process_with_access_to_files_stands_behind_a_job() {
 }
 
 #[test]
-fn a_runtime_that_cannot_read_an_image_gets_a_directory() {
+fn a_runtime_that_cannot_read_an_image_gets_a_directory_and_the_operator_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
     let runsc = dir.path().join("runsc");
     script(
         &runsc,
-        "#!/bin/sh\nfor last; do if [ -e \"$last/config.json\" ] && grep -q erofs \"$last/config.json\"; then exit 1; fi; done\n\
+        "#!/bin/sh\nfor last; do if [ -e \"$last/config.json\" ] && grep -q erofs \"$last/config.json\"; then echo no erofs here >&2; exit 1; fi; done\n\
          exec runsc \"$@\"\n",
     );
     let Some(fixture) = open_with(|config| config.runsc = Some(runsc)) else { return };
     let (report, log) = fixture.bash("echo ran; (echo x > /usr/x) 2> /dev/null || echo safe");
     assert_eq!((report.outcome, log.out()), (Outcome::Succeeded, "ran\nsafe\n"));
-    let jobs =
-        Sandbox::preflight(&config(dir.path())).sandbox.map(|sandbox| sandbox.capabilities().isolation_class);
-    assert_eq!(report.posture.unwrap().isolation_class, jobs.unwrap());
+    let image = |preflight: &Preflight| {
+        let probe = preflight.probes.iter().find(|probe| probe.name == "image");
+        probe.map(|probe| (probe.ok, probe.finding.clone()))
+    };
+    // One that works is not complained about.
+    let able = Sandbox::preflight(&config(dir.path()));
+    assert_eq!(image(&able), None);
+    let class = able.sandbox.unwrap().capabilities().isolation_class;
+    assert_eq!(report.posture.unwrap().isolation_class, class);
+    let unable = SandboxConfig { runsc: fixture.config.runsc.clone(), ..config(dir.path()) };
+    let (ok, finding) = image(&Sandbox::preflight(&unable)).expect("it is a finding");
+    assert!(!ok && finding.contains("isolation: ") && finding.contains("no erofs here"), "{finding}");
 }
 
 #[test]

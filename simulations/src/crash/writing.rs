@@ -175,7 +175,7 @@ impl World {
             Action::StopRun { origin, flight } => stop(running, |work| work.is_run((origin, flight))),
             Action::StopJob { origin, job } => stop(running, |work| work.is_job((origin, job))),
             Action::CloseJob(ticket, reason) => running.post(work::close(&ticket, reason)),
-            Action::AttestEnd(ticket, _) => {
+            Action::AttestEnd(ticket, ..) => {
                 running.post(Event::JobAttested { job: ticket.job, evidence: Vec::new() });
             }
             Action::WakeAt(at) => running.wake = running.wake.min(at),

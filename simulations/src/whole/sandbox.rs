@@ -10,6 +10,7 @@ use mesh_node::surroundings::RunJobs;
 use mesh_node::writer::WriterHandle;
 use mesh_node_core::event::{CloseReason, Event, JobTicket};
 use mesh_node_core::machine::Machine;
+use mesh_protocol::evidence::receipt::ExecutorOutput;
 use mesh_protocol::id::{JobId, NodeId};
 use mesh_protocol::isolation::IsolationClass;
 use mesh_protocol::job::{JobResult, JobSpec, JobStatus};
@@ -106,7 +107,7 @@ impl RunJobs for Sandbox {
         self.report(&ticket, result(status, String::new(), Some(why), ran));
     }
 
-    fn attest(&self, ticket: JobTicket, _: JobResult) {
+    fn attest(&self, ticket: JobTicket, _: JobResult, _: Option<Box<ExecutorOutput>>) {
         let event = Event::JobAttested { job: ticket.job, evidence: Vec::new() };
         let writer = self.writer.clone();
         tokio::spawn(async move { writer.post(event, 0).await });

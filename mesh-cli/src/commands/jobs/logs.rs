@@ -33,6 +33,9 @@ pub(super) async fn logs(
         }
         let more = page.next_cursor != after;
         after = page.next_cursor;
+        if page.unsigned {
+            printer.warning("the job has ended, and its node could not sign that yet; it tries again");
+        }
         if page.ended || (!args.follow && !more) {
             return Ok(Exit::Done);
         }

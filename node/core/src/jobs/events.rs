@@ -1,7 +1,8 @@
 //! Events of jobs as rows: written in the commit of what they tell, read behind a cursor.
 //!
 //! Where a job runs its events are the executor's, one row each, in order. At its origin they come as they happen,
-//! which may lose some at the end, and once more with the evidence: what was signed replaces what was said before.
+//! which may lose some at the end, and once more with the evidence: what was signed replaces what was said before. An end
+//! that was decided there and cannot be signed has its last events before its evidence.
 
 use mesh_protocol::codec::DecodeError;
 use mesh_protocol::evidence::chain::check_follows;
@@ -88,6 +89,16 @@ pub(crate) fn from_peer(job: JobId, last: Option<&Event>, texts: &[String]) -> V
     // The end comes with its proof, or not at all; and what does not follow comes again then.
     let open = events.iter().all(|event| event.kind != EventKind::Finished);
     if open && check_follows(&job.to_string(), last, &events).is_ok() { events } else { Vec::new() }
+}
+
+/// Writes the last events of an end that is not signed yet, if they follow what is stored.
+pub(crate) fn close(tx: &mut Overlay<'_>, key: JobKey, events: &[Event]) -> Result<(), StoreError> {
+    let (_, job) = key;
+    let known = last(tx, key)?;
+    if check_follows(&job.to_string(), known.as_ref(), events).is_ok() {
+        put(tx, key, events);
+    }
+    Ok(())
 }
 
 /// Puts the events that were signed in the place of what was stored, and writes only what is new.

@@ -20,6 +20,7 @@ use mesh_protocol::message::{JOB_EVENTS_MAX, JobRequest, PeerMessage, StopReason
 use mesh_protocol::policy::Permission;
 use serde::{Deserialize, Serialize};
 
+use super::early_stop;
 use super::ended::{Ended, unproven};
 use super::events::{self, JobKey};
 use super::outline::Outline;
@@ -317,7 +318,8 @@ pub(crate) fn reported(
     start_next(turn)
 }
 
-/// Stops an execution. One that has not arrived yet is remembered as ended, so that it is not begun when it does.
+/// Stops an execution. One that has not arrived yet is remembered as ended, so that it is not begun when it does; where
+/// that cannot be, its origin is told that it may.
 pub(crate) fn stop(
     turn: &mut Turn<'_, '_>,
     origin: NodeId,
@@ -327,11 +329,10 @@ pub(crate) fn stop(
     let key = (origin, job);
     let Some(execution) = get::<Execution>(turn.tx, &key)? else {
         // The job of a peer that may not send any would be refused, and came before this if it came at all.
-        if policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Job)? {
-            turn.tx.put(&key, &stopped_early(turn));
-            deadline::retain_job(turn, Deadline::ForgetExecution(origin, job));
-        }
-        return turn.report(origin, None, ended(job, unproven("cancelled_before_start", false)));
+        let never_begins = !policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Job)?
+            || early_stop::remember(turn, key)?;
+        let word = if never_begins { "cancelled_before_start" } else { "too_many_stops" };
+        return turn.report(origin, None, ended(job, unproven(word, !never_begins)));
     };
     match execution.state {
         ExecutionState::Queued => {
@@ -347,16 +348,11 @@ pub(crate) fn stop(
     Ok(())
 }
 
-fn stopped_early(turn: &Turn<'_, '_>) -> Execution {
-    Execution {
-        tenant: String::new(),
-        asked: Outline::of(&JobSpec::new(Language::Bash, String::new())),
-        state: ExecutionState::Ended,
-        attempt: 0,
-        queued_at: turn.now.node,
-        created_wall_ms: turn.now.wall_ms,
-        reserved: 0,
-    }
+/// An execution has been kept long enough.
+pub(crate) fn forget(turn: &mut Turn<'_, '_>, key: JobKey) -> Result<(), StoreError> {
+    let Some(execution) = get::<Execution>(turn.tx, &key)? else { return Ok(()) };
+    turn.tx.delete::<Execution>(&key);
+    early_stop::forgotten(turn.tx, key.0, &execution)
 }
 
 /// It waited too long. One that runs is bound by its own limits.

@@ -21,15 +21,12 @@ use serde::{Deserialize, Serialize};
 use super::ended::{Ended, unproven};
 use super::execution::JobBody;
 use super::outline::Outline;
-use super::{events, outputs, usage};
+use super::{events, outputs, signing, usage};
 use crate::broker::receipt::Given;
 use crate::deadline::{self, Deadline};
-use crate::event::{Action, JobTicket, Reply};
+use crate::event::{Action, Reply};
 use crate::evidence::{self, Attested, Evidence};
-use crate::limits::{
-    JOB_EVENTS_BYTES_MAX, JOB_SIGN_AGAIN_MS, JOB_SIGNINGS_AT_ONCE, JOB_SIGNINGS_MAX, OPEN_BATCH,
-    SILENCE_MAX_MS, SWEEP_BATCH,
-};
+use crate::limits::{JOB_EVENTS_BYTES_MAX, OPEN_BATCH, SILENCE_MAX_MS, SWEEP_BATCH};
 use crate::outbox::{Class, WithdrawOutcome};
 use crate::parts;
 use crate::store::{Record, StoreError, Table, get, scan_prefix};
@@ -83,15 +80,6 @@ pub struct Job {
 
 impl Record for Job {
     const TABLE: Table = Table::Jobs;
-    type Key = JobId;
-}
-
-/// That the end of a job is to be signed here: because this node decided it, or could not sign it when it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Unattested;
-
-impl Record for Unattested {
-    const TABLE: Table = Table::Unattested;
     type Key = JobId;
 }
 
@@ -165,9 +153,9 @@ pub(crate) fn ended(
         keep_proof(turn, from, (id, &mut job), &ended)?;
         if !ended.evidence.is_empty() {
             // What could not be signed was interrupted by a crash, and that was.
-            turn.tx.delete::<Unattested>(&id);
-        } else if get::<Unattested>(turn.tx, &id)?.is_some() {
-            job.attested = count_failure(turn, id, &job.attested);
+            signing::settled(turn.tx, id);
+        } else if signing::is_due(turn.tx, id)? {
+            job.attested = signing::count_failure(turn, id, &job.attested);
         }
     }
     let Ended { result, outputs, .. } = ended;
@@ -176,7 +164,7 @@ pub(crate) fn ended(
 }
 
 /// Judges a proof and keeps it, with what it says.
-fn keep_proof(
+pub(super) fn keep_proof(
     turn: &mut Turn<'_, '_>,
     signer: NodeId,
     (id, job): (JobId, &mut Job),
@@ -208,96 +196,9 @@ fn end(turn: &mut Turn<'_, '_>, id: JobId, mut job: Job, result: JobResult) -> R
     deadline::retain_job(turn, Deadline::ForgetJob(id));
     job.result = Some(result);
     if job.attested == Attested::Pending {
-        turn.tx.put(&id, &Unattested);
-        attest(turn, id, &job)?;
+        signing::begin(turn, id, &job)?;
     }
     update(turn, id, &mut job);
-    Ok(())
-}
-
-/// Has this node sign an end that it decided itself.
-fn attest(turn: &mut Turn<'_, '_>, id: JobId, job: &Job) -> Result<(), StoreError> {
-    let Some(result) = job.result.clone() else { return Ok(()) };
-    let ticket = JobTicket {
-        origin: turn.site.me,
-        job: id,
-        attempt: 0,
-        tenant: job.requester.clone(),
-        asked: job.asked.clone(),
-        created_wall_ms: job.created_wall_ms,
-        events: events::all(turn.tx, (turn.site.me, id))?,
-    };
-    turn.actions.push(Action::AttestEnd(ticket, result));
-    Ok(())
-}
-
-/// This node signed an end that it decided itself.
-pub(crate) fn attested_here(turn: &mut Turn<'_, '_>, id: JobId, proof: &[u8]) -> Result<(), StoreError> {
-    if get::<Unattested>(turn.tx, &id)?.is_none() {
-        return Ok(());
-    }
-    turn.tx.delete::<Unattested>(&id);
-    let Some(mut job) = get::<Job>(turn.tx, &id)? else { return Ok(()) };
-    let Some(result) = job.result.clone() else { return Ok(()) };
-    let ended = Ended { result, evidence: proof.to_vec(), outputs: outputs::of(turn.tx, id)? };
-    keep_proof(turn, turn.site.me, (id, &mut job), &ended)?;
-    turn.tx.put(&id, &job);
-    turn.actions.push(Action::JobChanged(id));
-    Ok(())
-}
-
-/// The end of a job could not be signed here. A peer's job goes back to it without a proof: only what is kept here can
-/// be signed later.
-pub(crate) fn unsigned(turn: &mut Turn<'_, '_>, origin: NodeId, id: JobId) -> Result<(), StoreError> {
-    if origin != turn.site.me {
-        return Ok(());
-    }
-    let Some(mut job) = get::<Job>(turn.tx, &id)? else { return Ok(()) };
-    let signed = matches!(job.attested, Attested::Verified { .. } | Attested::Unverified(_));
-    let anothers = job.node != turn.site.me && !job.status.is_terminal();
-    if signed || anothers {
-        return Ok(());
-    }
-    turn.tx.put(&id, &Unattested);
-    // Its end, which comes next, finds that.
-    if job.status.is_terminal() {
-        job.attested = count_failure(turn, id, &job.attested);
-        turn.tx.put(&id, &job);
-        turn.actions.push(Action::JobChanged(id));
-    }
-    Ok(())
-}
-
-/// Counts a failure, and has it tried again unless it failed too often; then the next start does.
-fn count_failure(turn: &mut Turn<'_, '_>, id: JobId, before: &Attested) -> Attested {
-    let failures = match before {
-        Attested::Unsigned { failures } => failures.saturating_add(1),
-        _ => 1,
-    };
-    if failures < JOB_SIGNINGS_MAX {
-        let pause_ms = JOB_SIGN_AGAIN_MS << (failures - 1);
-        deadline::set(turn, turn.now.node.plus_ms(pause_ms), Deadline::AttestJob(id));
-    }
-    Attested::Unsigned { failures }
-}
-
-/// It is time to sign an end that could not be signed.
-pub(crate) fn attest_again(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreError> {
-    let job = get::<Unattested>(turn.tx, &id)?.map(|_| get::<Job>(turn.tx, &id)).transpose()?.flatten();
-    job.map_or(Ok(()), |job| attest(turn, id, &job))
-}
-
-/// After a restart: what was to be signed is signed now, as many ends at a time as are no burden.
-pub(crate) fn recover(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
-    for (place, (id, Unattested)) in scan_prefix(turn.tx, &(), OPEN_BATCH)?.into_iter().enumerate() {
-        match u64::try_from(place / JOB_SIGNINGS_AT_ONCE).unwrap_or(u64::MAX) {
-            0 => attest_again(turn, id)?,
-            later => {
-                let at = turn.now.node.plus_ms(later.saturating_mul(JOB_SIGN_AGAIN_MS));
-                deadline::set(turn, at, Deadline::AttestJob(id));
-            }
-        }
-    }
     Ok(())
 }
 
@@ -306,7 +207,7 @@ pub(crate) fn forget(turn: &mut Turn<'_, '_>, id: JobId) -> Result<(), StoreErro
     let Some(job) = get::<Job>(turn.tx, &id)?.filter(|job| job.status.is_terminal()) else { return Ok(()) };
     turn.tx.delete::<Job>(&id);
     turn.tx.delete::<Evidence>(&id);
-    turn.tx.delete::<Unattested>(&id);
+    signing::settled(turn.tx, id);
     if let Some(receipt) = &job.receipt {
         turn.tx.delete::<Given>(receipt);
     }

@@ -325,7 +325,7 @@ fn an_end_that_this_node_decides_is_attested_by_it_and_asked_for_again_after_a_c
     assert_eq!((job.status, &job.attested), (JobStatus::Cancelled, &Attested::Pending));
     let asked = |pair: &Pair| {
         let mut tickets = pair.nodes[A].todo.iter().filter_map(|action| match action {
-            Action::AttestEnd(ticket, result) => Some((ticket.clone(), result.clone())),
+            Action::AttestEnd(ticket, result, _) => Some((ticket.clone(), result.clone())),
             _ => None,
         });
         tickets.next()

@@ -7,19 +7,23 @@ use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event};
 use mesh_node_core::jobs::execution::Execution;
 use mesh_node_core::jobs::submission::Submission;
+use mesh_node_core::limits::{JOB_EARLY_STOPS_MAX, SEEN_MS};
 use mesh_node_core::policy::GrantChange;
 use mesh_node_core::roster::Revocations;
+use mesh_node_core::site::Site;
+use mesh_node_core::store::{Scan, Store, Table, scan_last};
 use mesh_node_core::view::Contact;
 use mesh_protocol::api::ask::SendRequest;
 use mesh_protocol::api::job::RunRequest;
 use mesh_protocol::codec::encode;
 use mesh_protocol::delivery::{Content, Epoch, Open, Parcel};
 use mesh_protocol::id::{ConversationId, FlightId, JobId, MeshId, MessageId, NodeId};
-use mesh_protocol::message::{AskRequest, PeerMessage, Post, Requester, StopReason};
+use mesh_protocol::job::{JobSpec, Language};
+use mesh_protocol::message::{AskRequest, JobRequest, PeerMessage, Post, Requester, StopReason};
 use mesh_protocol::policy::Trust;
 use mesh_protocol::revocation::{Revocation, RevocationKey, RevocationList};
 
-use crate::pair::{A, B, Pair, reply, view};
+use crate::pair::{A, B, Pair, executor, reply, view};
 
 /// B sends this to A, beside its own outbox.
 fn forge(pair: &mut Pair, content: &PeerMessage) {
@@ -87,6 +91,50 @@ fn a_peer_that_may_not_ask_leaves_no_rows_by_stopping_what_it_never_asked() {
     forge(&mut pair, &PeerMessage::StopRun { flight: FlightId::from_bytes([1; 16]), reason });
     forge(&mut pair, &PeerMessage::StopJob { job: JobId::from_bytes([1; 16]), reason });
     assert_eq!((pair.count::<Run>(A), pair.count::<Execution>(A)), (0, 0));
+}
+
+#[test]
+fn so_many_jobs_are_remembered_that_a_peer_stopped_before_they_came_and_it_is_told_when_there_are_more() {
+    let mut pair = Pair::new();
+    let able = Site { executor: executor(B), ..pair.site(A) };
+    pair.replace(A, able);
+    let stop = |pair: &mut Pair, n: u64| {
+        forge(pair, &PeerMessage::StopJob { job: numbered(n), reason: StopReason::Requested });
+        let last = Scan::prefix(&[], 1).backwards();
+        let rows = pair.nodes[A].store.scan(Table::OutboxParcels, &last).unwrap();
+        let says = |word: &str| rows[0].1.windows(word.len()).any(|bytes| bytes == word.as_bytes());
+        (says("cancelled_before_start"), says("too_many_stops"))
+    };
+    let kept = |pair: &Pair| scan_last::<Execution>(&pair.nodes[A].store, usize::MAX).unwrap().len() as u64;
+    for n in 0..JOB_EARLY_STOPS_MAX {
+        assert_eq!(stop(&mut pair, n), (true, false));
+    }
+    for n in [JOB_EARLY_STOPS_MAX, u64::MAX] {
+        assert_eq!((stop(&mut pair, n), kept(&pair)), ((false, true), JOB_EARLY_STOPS_MAX));
+    }
+    // What was stopped is not begun when it comes after all; another is.
+    let begins = |pair: &mut Pair, n| {
+        let spec = JobSpec::new(Language::Python, "print(1)");
+        let request = JobRequest { job: numbered(n), from: somebody(), spec, remaining_ms: 60_000 };
+        forge(pair, &PeerMessage::Job(request));
+        pair.nodes[A].todo.iter().any(|action| matches!(action, Action::StartJob(..)))
+    };
+    assert!(!begins(&mut pair, 0));
+    assert!(begins(&mut pair, u64::MAX - 1));
+    // Once they are forgotten there is room for others.
+    pair.pass(SEEN_MS);
+    while kept(&pair) > 1 {
+        let before = kept(&pair);
+        pair.event(A, Event::Due);
+        assert!(kept(&pair) < before);
+    }
+    assert_eq!(stop(&mut pair, 0), (true, false));
+}
+
+fn numbered(n: u64) -> JobId {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&n.to_be_bytes());
+    JobId::from_bytes(bytes)
 }
 
 #[test]

@@ -267,7 +267,7 @@ impl Play {
                 let closed = JobResult { may_have_run, ..result(status) };
                 self.pair.event(node, report(&ticket, closed));
             }
-            Action::AttestEnd(ticket, _) => {
+            Action::AttestEnd(ticket, ..) => {
                 self.pair.event(node, Event::JobAttested { job: ticket.job, evidence: Vec::new() });
             }
             // Frames while there is no link are lost; time moves by hand.

@@ -25,6 +25,9 @@ use crate::service::{EVENT_ROWS_DEFAULT, EventCursor, Principal, Service};
 /// How long one look for new events waits for some.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
+/// What is said of an end that could not be signed when it came.
+const UNSIGNED: &str = "the job has ended; that is not signed yet";
+
 /// A ticket for one stream.
 pub(super) async fn ticket<S: Service>(
     State(api): Shared<S>,
@@ -103,7 +106,8 @@ async fn follow<S: Service>(
                 }
                 after = page.next_cursor;
                 if page.ended {
-                    return Some((close_code::NORMAL, "the job has ended"));
+                    let signed = if page.unsigned { UNSIGNED } else { "the job has ended" };
+                    return Some((close_code::NORMAL, signed));
                 }
             }
             Next::Events(Err(_)) => return Some((close_code::ERROR, "the events cannot be read now")),
