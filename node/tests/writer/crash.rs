@@ -1,4 +1,5 @@
-//! A process is killed again and again, and nothing it acknowledged is missing afterwards.
+//! A process is killed again and again, also while a round of its journal goes into the tree, and nothing it acknowledged
+//! is missing afterwards.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,12 +9,15 @@ use std::sync::Arc;
 
 use mesh_node::storage::Database;
 use mesh_node::writer::start;
+use mesh_node_core::store::get;
 
-use super::machine::{Event, Recorder, core_over, value};
+use super::machine::{Ballast, Event, Recorder, core_over, value};
 
 const DATABASE: &str = "CRASH_TEST_DATABASE";
 const ROUNDS: usize = 12;
 const SUBMITTERS: u64 = 8;
+/// So many that a round of the journal is over after twenty.
+const BALLAST_BYTES: usize = 100_000;
 
 /// Counts up and prints each acknowledged value, until it is killed.
 #[tokio::test]
@@ -27,7 +31,7 @@ async fn child() {
         let handle = handle.clone();
         tokio::spawn(async move {
             loop {
-                let value = handle.submit(Event::Add(counter, 1), 100).await.unwrap();
+                let value = handle.submit(Event::AddWithBallast(counter, BALLAST_BYTES), 100).await.unwrap();
                 io::stdout().write_all(format!("ack {counter} {value}\n").as_bytes()).unwrap();
             }
         });
@@ -71,6 +75,9 @@ fn a_killed_process_loses_nothing_it_acknowledged() {
         for (counter, value_acknowledged) in &acknowledged {
             let kept = value(&database, *counter).unwrap_or(0);
             assert!(kept >= *value_acknowledged, "round {round}: {kept} of {value_acknowledged}");
+            let ballast = get::<Ballast>(&database.snapshot().unwrap(), counter).unwrap();
+            let whole = ballast.is_some_and(|Ballast(bytes)| bytes == [kept.to_le_bytes()[0]; BALLAST_BYTES]);
+            assert!(whole, "round {round}: what was written with {kept} is not there");
         }
     }
 }

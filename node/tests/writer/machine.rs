@@ -25,10 +25,21 @@ impl Record for Counter {
     type Key = u64;
 }
 
+/// What makes a commit long: bytes that all are the counter's, so that it shows whether both were kept together.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Ballast(pub(crate) Vec<u8>);
+
+impl Record for Ballast {
+    const TABLE: Table = Table::JobBodies;
+    type Key = u64;
+}
+
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Adds to a counter; the reply is its value.
     Add(u64, u64),
+    /// Adds one to a counter and writes so many bytes of ballast.
+    AddWithBallast(u64, usize),
     WriteThenFail(u64),
     WriteThenPanic(u64),
     /// Meets the test twice: on entering the handler and before leaving it.
@@ -65,6 +76,12 @@ impl Handler for Machine {
                 tx.put(counter, &Counter(value));
                 Ok(Handled { actions: vec![Action::Added(*counter)], reply: Some(value) })
             }
+            Event::AddWithBallast(counter, bytes) => {
+                let value = tx.get_record::<Counter>(counter)?.map_or(0, |counter| counter.0) + 1;
+                tx.put(counter, &Counter(value));
+                tx.put(counter, &Ballast(vec![value.to_le_bytes()[0]; *bytes]));
+                Ok(Handled { actions: Vec::new(), reply: Some(value) })
+            }
             Event::WriteThenFail(counter) => {
                 tx.put(counter, &Counter(0));
                 Err(StoreError::Row {
@@ -88,6 +105,7 @@ impl Handler for Machine {
     fn describe(event: &Event) -> &'static str {
         match event {
             Event::Add(..) => "add",
+            Event::AddWithBallast(..) => "add with ballast",
             Event::WriteThenFail(_) => "write then fail",
             Event::WriteThenPanic(_) => "write then panic",
             Event::Wait(_) => "wait",
