@@ -64,7 +64,6 @@ fn logs_say_when_the_end_of_the_job_is_not_signed() {
     StandIn::default().gives("GET /v1/jobs/job-0000000001q091040g2081040g/events", &page).serve(&place);
     insta::assert_snapshot!(place.picture(&["jobs", "logs", "-f", JOB]), @r"
     exit code 0
-    ----- stdout -----
     ----- stderr -----
     warning: the job has ended, and its node could not sign that yet; it tries again
     ");
