@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::broker::conversation::Message;
 use crate::broker::flight::Flight;
 use crate::broker::receipt::Given;
-use crate::broker::run::Run;
 use crate::event::Action;
 use crate::limits::{DUE_BATCH, RETAIN_MS};
 use crate::store::{Record, StoreError, Table, scan_prefix};
@@ -94,7 +93,7 @@ fn fire(turn: &mut Turn<'_, '_>, what: Deadline) -> Result<(), StoreError> {
         Deadline::Execution(origin, job) => jobs::execution::deadline_passed(turn, origin, job),
         Deadline::ForgetMessage(message) => forget::<Message>(turn, &message),
         Deadline::ForgetFlight(flight) => forget::<Flight>(turn, &flight),
-        Deadline::ForgetRun(origin, flight) => forget::<Run>(turn, &(origin, flight)),
+        Deadline::ForgetRun(origin, flight) => broker::run::forget(turn, (origin, flight)),
         Deadline::ForgetJob(job) => jobs::job::forget(turn, job),
         Deadline::SweepJob(job) => jobs::job::sweep(turn, job),
         Deadline::MoveJob(job) => jobs::submit::reconsider(turn, job),

@@ -4,7 +4,6 @@
 //! own node only, talking through the outbox, also when both are one node. A job comes in by `submit`; which of the
 //! executions that wait begins next is `schedule`'s.
 
-mod early_stop;
 pub mod ended;
 pub mod events;
 pub mod execution;

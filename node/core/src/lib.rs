@@ -13,6 +13,7 @@
 pub mod broker;
 mod deadline;
 pub mod directory;
+mod early_stop;
 pub mod event;
 pub mod evidence;
 pub mod handler;

@@ -69,9 +69,9 @@ pub const RUN_QUEUE_MAX: usize = 1_000;
 /// Executions accepted and not ended. One more is refused, as an error that did not run.
 pub const JOB_QUEUE_MAX: usize = 1_000;
 
-/// Jobs of one peer that are remembered as stopped before they came, for [`SEEN_MS`] each: some megabytes of rows. The
-/// stop of one more is answered as an error, with the word that it may run if it still comes.
-pub const JOB_EARLY_STOPS_MAX: u64 = 4_096;
+/// Asks and jobs of one peer that are remembered as stopped before they came, for [`SEEN_MS`] each: some megabytes of
+/// rows. The stop of one more is answered with the word that it may run if it still comes.
+pub const EARLY_STOPS_MAX: u64 = 4_096;
 
 /// Bytes reserved in the origin's outbox for the outcome of a run, when it is accepted. A longer reply still fits:
 /// the reservation is what keeps a place.

@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::conversation;
 use crate::deadline::{self, Deadline};
 use crate::event::Action;
-use crate::limits::{DEADLINE_MAX_MS, RUN_QUEUE_MAX, RUN_REPORT_BYTES};
+use crate::limits::{DEADLINE_MAX_MS, RUN_QUEUE_MAX, RUN_REPORT_BYTES, SEEN_MS};
 use crate::outbox::Class;
-use crate::policy;
 use crate::store::{Record, StoreError, Table, get, scan_last, scan_prefix};
 use crate::time::NodeTime;
 use crate::turn::Turn;
+use crate::{early_stop, policy};
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,41 +241,66 @@ fn end(
     start_next(turn, &run.agent)
 }
 
-/// Stops a run. One that has not arrived yet is remembered as stopped, so that it is not begun when it does.
+/// Stops a run. One that has not arrived yet is remembered as stopped, so that it is not begun when it does; where that
+/// cannot be, its origin is told that it may.
 pub(crate) fn stop(
     turn: &mut Turn<'_, '_>,
     origin: NodeId,
     flight: FlightId,
     reason: StopReason,
 ) -> Result<(), StoreError> {
-    let never_begun = match reason {
-        StopReason::Requested => FlightOutcome::Cancelled { may_have_run: false },
-        StopReason::DeadlinePassed => FlightOutcome::not_begun(
-            FailureCode::TimedOut,
-            "the deadline of the ask passed before it could begin",
-        ),
+    let not_begun = |may_have_run| match reason {
+        StopReason::Requested => FlightOutcome::Cancelled { may_have_run },
+        StopReason::DeadlinePassed => FlightOutcome::Failed {
+            code: FailureCode::TimedOut,
+            detail: "the deadline of the ask passed before it could begin".to_owned(),
+            remediation: None,
+            may_have_run,
+        },
     };
     let key = (origin, flight);
-    match get::<Run>(turn.tx, &key)? {
-        // Its ask would be refused, and came before this if it came at all: there is nothing to remember.
-        None if !policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Ask)? => {
-            turn.report(origin, None, PeerMessage::RunEnded { flight, outcome: never_begun })
+    let Some(run) = get::<Run>(turn.tx, &key)? else {
+        // The ask of a peer that may not ask would be refused, and came before this if it came at all.
+        let never_begins = !policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Ask)?
+            || remember_stop(turn, key, not_begun(false))?;
+        return turn.report(
+            origin,
+            None,
+            PeerMessage::RunEnded { flight, outcome: not_begun(!never_begins) },
+        );
+    };
+    match run.state {
+        RunState::Queued => end(turn, key, run, not_begun(false)),
+        RunState::Running => {
+            turn.tx.put(&key, &Run { stopping: Some(run.stopping.unwrap_or(reason)), ..run });
+            turn.actions.push(Action::StopRun { origin, flight });
+            Ok(())
         }
-        None => {
-            turn.tx.put(&key, &stopped_early(turn, never_begun.clone()));
-            deadline::retain(turn, Deadline::ForgetRun(origin, flight));
-            turn.report(origin, None, PeerMessage::RunEnded { flight, outcome: never_begun })
-        }
-        Some(run) => match run.state {
-            RunState::Queued => end(turn, key, run, never_begun),
-            RunState::Running => {
-                turn.tx.put(&key, &Run { stopping: Some(run.stopping.unwrap_or(reason)), ..run });
-                turn.actions.push(Action::StopRun { origin, flight });
-                Ok(())
-            }
-            RunState::Ended => Ok(()),
-        },
+        RunState::Ended => Ok(()),
     }
+}
+
+/// Remembers that an ask that has not come is not to begin, and returns whether it could.
+fn remember_stop(
+    turn: &mut Turn<'_, '_>,
+    key: (NodeId, FlightId),
+    outcome: FlightOutcome,
+) -> Result<bool, StoreError> {
+    let (origin, flight) = key;
+    let remembered = early_stop::take_room(turn.tx, origin)?;
+    if remembered {
+        turn.tx.put(&key, &stopped_early(turn, outcome));
+        deadline::set(turn, turn.now.node.plus_ms(SEEN_MS), Deadline::ForgetRun(origin, flight));
+    }
+    Ok(remembered)
+}
+
+/// A run has been kept long enough.
+pub(crate) fn forget(turn: &mut Turn<'_, '_>, key: (NodeId, FlightId)) -> Result<(), StoreError> {
+    let Some(run) = get::<Run>(turn.tx, &key)? else { return Ok(()) };
+    turn.tx.delete::<Run>(&key);
+    // Nobody asks in nobody's name: such a one was only stopped.
+    if run.requester.is_empty() { early_stop::give_room(turn.tx, key.0) } else { Ok(()) }
 }
 
 fn stopped_early(turn: &Turn<'_, '_>, outcome: FlightOutcome) -> Run {

@@ -20,7 +20,6 @@ use mesh_protocol::message::{JOB_EVENTS_MAX, JobRequest, PeerMessage, StopReason
 use mesh_protocol::policy::Permission;
 use serde::{Deserialize, Serialize};
 
-use super::early_stop;
 use super::ended::{Ended, unproven};
 use super::events::{self, JobKey};
 use super::outline::Outline;
@@ -28,12 +27,12 @@ use super::schedule::{self, Queued, Stage};
 use crate::broker::run::requester;
 use crate::deadline::{self, Deadline};
 use crate::event::{Action, CloseReason, JobTicket};
-use crate::limits::{DEADLINE_MAX_MS, JOB_FILES_REPORT_BYTES, JOB_REPORT_BYTES};
+use crate::limits::{DEADLINE_MAX_MS, JOB_FILES_REPORT_BYTES, JOB_REPORT_BYTES, SEEN_MS};
 use crate::outbox::Class;
 use crate::store::{Record, StoreError, Table, get, scan_last};
 use crate::time::NodeTime;
 use crate::turn::Turn;
-use crate::{placement, policy};
+use crate::{early_stop, placement, policy};
 
 /// Where an execution is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -330,7 +329,7 @@ pub(crate) fn stop(
     let Some(execution) = get::<Execution>(turn.tx, &key)? else {
         // The job of a peer that may not send any would be refused, and came before this if it came at all.
         let never_begins = !policy::permits(turn.tx, turn.site, turn.now, origin, Permission::Job)?
-            || early_stop::remember(turn, key)?;
+            || remember_stop(turn, key)?;
         let word = if never_begins { "cancelled_before_start" } else { "too_many_stops" };
         return turn.report(origin, None, ended(job, unproven(word, !never_begins)));
     };
@@ -348,11 +347,32 @@ pub(crate) fn stop(
     Ok(())
 }
 
+/// Remembers that a job that has not come is not to begin, and returns whether it could.
+fn remember_stop(turn: &mut Turn<'_, '_>, key: JobKey) -> Result<bool, StoreError> {
+    let (origin, job) = key;
+    let remembered = early_stop::take_room(turn.tx, origin)?;
+    if remembered {
+        let stopped = Execution {
+            tenant: String::new(),
+            asked: Outline::of(&JobSpec::new(Language::Bash, String::new())),
+            state: ExecutionState::Ended,
+            attempt: 0,
+            queued_at: turn.now.node,
+            created_wall_ms: turn.now.wall_ms,
+            reserved: 0,
+        };
+        turn.tx.put(&key, &stopped);
+        deadline::set(turn, turn.now.node.plus_ms(SEEN_MS), Deadline::ForgetExecution(origin, job));
+    }
+    Ok(remembered)
+}
+
 /// An execution has been kept long enough.
 pub(crate) fn forget(turn: &mut Turn<'_, '_>, key: JobKey) -> Result<(), StoreError> {
     let Some(execution) = get::<Execution>(turn.tx, &key)? else { return Ok(()) };
     turn.tx.delete::<Execution>(&key);
-    early_stop::forgotten(turn.tx, key.0, &execution)
+    // Nobody's job runs in nobody's name: such a one was only stopped.
+    if execution.tenant.is_empty() { early_stop::give_room(turn.tx, key.0) } else { Ok(()) }
 }
 
 /// It waited too long. One that runs is bound by its own limits.

@@ -7,7 +7,7 @@ use mesh_node_core::broker::run::Run;
 use mesh_node_core::event::{Action, Caller, Command, Delivery, Event};
 use mesh_node_core::jobs::execution::Execution;
 use mesh_node_core::jobs::submission::Submission;
-use mesh_node_core::limits::{JOB_EARLY_STOPS_MAX, SEEN_MS};
+use mesh_node_core::limits::{EARLY_STOPS_MAX, SEEN_MS};
 use mesh_node_core::policy::GrantChange;
 use mesh_node_core::roster::Revocations;
 use mesh_node_core::site::Site;
@@ -106,11 +106,11 @@ fn so_many_jobs_are_remembered_that_a_peer_stopped_before_they_came_and_it_is_to
         (says("cancelled_before_start"), says("too_many_stops"))
     };
     let kept = |pair: &Pair| scan_last::<Execution>(&pair.nodes[A].store, usize::MAX).unwrap().len() as u64;
-    for n in 0..JOB_EARLY_STOPS_MAX {
+    for n in 0..EARLY_STOPS_MAX {
         assert_eq!(stop(&mut pair, n), (true, false));
     }
-    for n in [JOB_EARLY_STOPS_MAX, u64::MAX] {
-        assert_eq!((stop(&mut pair, n), kept(&pair)), ((false, true), JOB_EARLY_STOPS_MAX));
+    for n in [EARLY_STOPS_MAX, u64::MAX] {
+        assert_eq!((stop(&mut pair, n), kept(&pair)), ((false, true), EARLY_STOPS_MAX));
     }
     // What was stopped is not begun when it comes after all; another is.
     let begins = |pair: &mut Pair, n| {
@@ -129,6 +129,29 @@ fn so_many_jobs_are_remembered_that_a_peer_stopped_before_they_came_and_it_is_to
         assert!(kept(&pair) < before);
     }
     assert_eq!(stop(&mut pair, 0), (true, false));
+}
+
+#[test]
+fn asks_that_were_stopped_before_they_came_share_that_room() {
+    let mut pair = Pair::new();
+    let stop = |pair: &mut Pair, n: u64| {
+        let flight = FlightId::from_bytes(*numbered(n).as_bytes());
+        forge(pair, &PeerMessage::StopRun { flight, reason: StopReason::Requested });
+    };
+    forge(&mut pair, &PeerMessage::StopJob { job: numbered(0), reason: StopReason::Requested });
+    let room = EARLY_STOPS_MAX - 1;
+    let kept = |pair: &Pair| scan_last::<Run>(&pair.nodes[A].store, usize::MAX).unwrap().len() as u64;
+    (0..room).for_each(|n| stop(&mut pair, n));
+    assert_eq!(kept(&pair), room);
+    stop(&mut pair, room);
+    assert_eq!(kept(&pair), room, "one more is not remembered");
+    // Once they are forgotten there is room for others.
+    pair.pass(SEEN_MS);
+    while kept(&pair) > 0 {
+        pair.event(A, Event::Due);
+    }
+    stop(&mut pair, 0);
+    assert_eq!(kept(&pair), 1);
 }
 
 fn numbered(n: u64) -> JobId {
