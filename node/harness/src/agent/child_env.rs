@@ -49,7 +49,7 @@ const NEVER_BY_PREFIX: [&str; 4] =
 
 /// Settings that send every model call to another service (Bedrock, Vertex, Foundry), past the run's keys, addresses and
 /// gateway, with credentials that a machine in their cloud has without any variable.
-const ELSEWHERE_PREFIX: &str = "CLAUDE_CODE_USE_";
+const ELSEWHERE_PREFIXES: [&str; 2] = ["CLAUDE_CODE_USE_", "GOOGLE_GENAI_USE_"];
 
 /// Settings of providers, which a gateway stands in for.
 const PROVIDER_PREFIXES: [&str; 3] = ["ANTHROPIC_", "OPENAI_", "OPENROUTER_"];
@@ -127,7 +127,7 @@ fn passes_by_prefix(name: &str, prefix: &str, has_gateway: bool) -> bool {
     let is_of_a_provider = PROVIDER_PREFIXES.iter().any(|provider| name.starts_with(provider));
     let is_held_back = CREDENTIAL_MARKS.iter().any(|mark| upper.contains(mark))
         || NEVER_BY_PREFIX.contains(&name)
-        || name.starts_with(ELSEWHERE_PREFIX)
+        || ELSEWHERE_PREFIXES.iter().any(|elsewhere| name.starts_with(elsewhere))
         || (has_gateway && is_of_a_provider);
     name.starts_with(prefix) && !is_held_back
 }
@@ -174,6 +174,7 @@ mod tests {
             "CLAUDE_credential_file",
             "CLAUDE_CODE_USE_BEDROCK",
             "CLAUDE_CODE_USE_VERTEX",
+            "GOOGLE_GENAI_USE_VERTEXAI",
         ];
         let plain = [
             "PATH",
@@ -207,7 +208,7 @@ mod tests {
         ];
         assert_eq!(env.names(), expected);
         assert!(env.variables().all(|(_, value)| value == "plain"));
-        let env = ChildEnv::of_run(&RunSpec::default(), &host(), &["OPENAI_", "CODEX_"]);
+        let env = ChildEnv::of_run(&RunSpec::default(), &host(), &["OPENAI_", "CODEX_", "GOOGLE_GENAI_"]);
         assert!(env.names().contains(&"OPENAI_ORG_ID") && env.variables().all(|(_, value)| value == "plain"));
     }
 
