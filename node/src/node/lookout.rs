@@ -15,7 +15,7 @@ use mesh_protocol::job::Language;
 use mesh_protocol::policy::{Grant, Trust};
 use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
 use crate::agents::Agents;
 use crate::clock::Clock;
@@ -45,12 +45,14 @@ pub(super) struct Lookout {
     parts: Parts,
     view: watch::Sender<Arc<View>>,
     news: Notify,
+    /// Held for a whole look: of two at once the one that saw less could end last, and nobody would look again.
+    looking: Mutex<()>,
 }
 
 impl Lookout {
     pub(super) fn new(parts: Parts) -> Arc<Self> {
         let view = watch::Sender::new(Arc::clone(&parts.view));
-        Arc::new(Self { parts, view, news: Notify::new() })
+        Arc::new(Self { parts, view, news: Notify::new(), looking: Mutex::default() })
     }
 
     /// The view, as it changes.
@@ -97,6 +99,7 @@ impl Lookout {
 
     /// Puts the view together now, and waits until the machine has it.
     pub(super) async fn look(&self, network: &Network) {
+        let _alone = self.looking.lock().await;
         let Parts { me, name, agents, executor, admission, .. } = &self.parts;
         let executor = executor.borrow().clone();
         let view = sight::look(&Sources {

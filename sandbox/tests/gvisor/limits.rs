@@ -68,7 +68,9 @@ fn must_be_out_of_memory(fixture: &Fixture, language: Language, code: &str) -> O
         return None;
     }
     assert_eq!((report.outcome, report.killed_by), (Outcome::OomKilled, Some(KilledBy::Memory)), "{code}");
-    assert!(report.resource_usage.memory_peak_bytes.unwrap() <= (64 + 48) * 1024 * 1024);
+    // What the sandbox itself needs, and a little: a process that is being killed may still be charged past the limit.
+    let peak = report.resource_usage.memory_peak_bytes.unwrap();
+    assert!(peak <= (64 + 48 + 16) << 20, "{peak} bytes");
     Some(report)
 }
 
