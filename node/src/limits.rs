@@ -46,9 +46,9 @@ pub const QUARANTINE_ROWS_MAX: usize = 1_000;
 /// Bytes of the database's page cache.
 pub const DATABASE_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of the journal. A quarter is written between two commits of the tree itself, half of it while such a commit is
-/// under way; all of it at most is kept in memory, and read again after a crash. Longer, those commits are fewer, and each
-/// takes longer.
+/// Bytes of the journal. A quarter is written before a commit of the tree itself begins, and up to half while it is under
+/// way; all of it at most is kept in memory, and read again after a crash. Longer, those commits are fewer, and each takes
+/// longer.
 pub const JOURNAL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Bytes up to which a database file is verified page by page at start (a second or two at most). Larger files are

@@ -114,7 +114,7 @@ pub enum Table {
     Unattested = 53,
     /// What was seen of the streams of jobs whose end is to be signed, by job.
     StreamsSeen = 54,
-    /// How many jobs of each peer are remembered as stopped before they came, by peer.
+    /// How many asks and jobs of each peer are remembered as stopped before they came, by peer.
     EarlyStops = 55,
     /// Events that made a handler panic, by time.
     Quarantine = 50,

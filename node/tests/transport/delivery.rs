@@ -138,15 +138,23 @@ async fn a_discarded_outbox_gets_a_new_session_however_much_is_sent() {
 
 /// A session that the peer opens with this node, until it is answered.
 async fn answered(theirs: &Connection, delivery: &Arc<Delivery>, ours: &Connection) -> (Sender, Receiver) {
-    let open = Open { epoch: Epoch([1; 16]), next: 1, acked: 0, session: 7 };
     let (mut asks, mut answers) = theirs.open(StreamKind::Outbox).await.unwrap();
-    asks.send_frame(&encode(&ToReceiver::Open(open)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
+    ask_to_resume(&mut asks).await;
     let (kind, sender, receiver) = soon(ours.accept_stream()).await.unwrap();
     assert_eq!(kind, StreamKind::Outbox);
     delivery.accept(ours.peer(), sender, receiver);
+    is_resumed(&mut answers).await;
+    (asks, answers)
+}
+
+async fn ask_to_resume(asks: &mut Sender) {
+    let open = Open { epoch: Epoch([1; 16]), next: 1, acked: 0, session: 7 };
+    asks.send_frame(&encode(&ToReceiver::Open(open)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
+}
+
+async fn is_resumed(answers: &mut Receiver) {
     let frame = soon(answers.receive_frame(CONTROL_FRAME_BYTES_MAX)).await.unwrap().unwrap();
     assert!(matches!(decode(&frame).unwrap(), ToSender::Resume(_)));
-    (asks, answers)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,9 +168,7 @@ async fn a_session_that_a_peer_opens_twice_goes_on_where_it_was_opened_last() {
         let (_asks, mut first) = answered(&theirs, &delivery, &ours).await;
         let (mut asks, mut second) = answered(&theirs, &delivery, &ours).await;
         assert!(!matches!(soon(first.receive_frame(CONTROL_FRAME_BYTES_MAX)).await, Ok(Some(_))), "it ended");
-        let again = Open { epoch: Epoch([1; 16]), next: 1, acked: 0, session: 7 };
-        asks.send_frame(&encode(&ToReceiver::Open(again)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
-        let frame = soon(second.receive_frame(CONTROL_FRAME_BYTES_MAX)).await.unwrap().unwrap();
-        assert!(matches!(decode(&frame).unwrap(), ToSender::Resume(_)));
+        ask_to_resume(&mut asks).await;
+        is_resumed(&mut second).await;
     }
 }

@@ -160,7 +160,8 @@ fn real_user(id: c_uint) -> io::Result<()> {
     if is_apart() { users(id, SAME) } else { Ok(()) }
 }
 
-/// Changes user and group (all others were given up); those that are saved stay, and with them the way back and the capabilities.
+/// Changes user and group (all others were given up); those that are saved stay, and with them the way back and the
+/// capabilities.
 fn users(real: c_uint, effective: c_uint) -> io::Result<()> {
     let group = || {
         // SAFETY: no memory is involved.

@@ -68,9 +68,10 @@ fn must_be_out_of_memory(fixture: &Fixture, language: Language, code: &str) -> O
         return None;
     }
     assert_eq!((report.outcome, report.killed_by), (Outcome::OomKilled, Some(KilledBy::Memory)), "{code}");
-    // What the sandbox itself needs, and a little: a process that is being killed may still be charged past the limit.
+    // The limit is what the sandbox itself needs and the job's: 112 MiB, where the peak is in nearly every run. What a
+    // process that is being killed still takes the kernel charges past the limit.
     let peak = report.resource_usage.memory_peak_bytes.unwrap();
-    assert!(peak <= (64 + 48 + 16) << 20, "{peak} bytes");
+    assert!(peak <= (64 + 48 + 4) << 20, "{peak} bytes");
     Some(report)
 }
 

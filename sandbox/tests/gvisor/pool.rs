@@ -131,7 +131,7 @@ fn limits_of_a_waiting_sandbox_are_those_of_the_job_it_gets() {
     let (report, _) = fixture.run_limited(Language::Python, bomb, limits);
     if report.limit_enforcement.mem_mb {
         assert_eq!(report.outcome, Outcome::OomKilled);
-        assert!(report.resource_usage.memory_peak_bytes.unwrap() <= (32 + 48 + 16) << 20, "{report:?}");
+        assert!(report.resource_usage.memory_peak_bytes.unwrap() <= (32 + 48 + 4) << 20, "{report:?}");
     } else {
         eprintln!("SKIPPED: memory is not enforced by the kernel here");
     }

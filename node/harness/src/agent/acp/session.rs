@@ -8,8 +8,8 @@
 //!
 //! What an agent sends is read leniently: kinds of updates that are not known are passed over, and so is what is no
 //! message at all. One that asks and does not read the answers is not listened to until it does: answers are kept in
-//! memory, without a bound of the library's. Everything it wants to do is allowed, once: the box it runs in is the boundary, and an answer for
-//! always would be written into the working directory.
+//! memory, without a bound of the library's. Everything it wants to do is allowed, once: the box it runs in is the
+//! boundary, and an answer for always would be written into the working directory.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
