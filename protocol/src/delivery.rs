@@ -7,7 +7,7 @@
 //! ```text
 //! sender                                  receiver
 //!   Open{epoch, next, acked, session} ──>           takes parcels of this session only, from now on
-//!             <── Resume{epoch, mark, chain, ..}    how far it got, and the hash of all it took
+//!             <── Resume{epoch, mark, chain, ..}    how far it got, the hash of all it took, what it took before
 //!   Gap{from, to, chain}              ──>           only when the receiver's disk went back too far
 //!   Parcel{seq, ..} Parcel{seq+1, ..} ──>           takes `mark + 1` and nothing else
 //!             <── Ack{epoch, mark}                  after the commit
@@ -141,6 +141,9 @@ pub struct Resume {
     /// Tombstones among what it took: a sender whose disk went back may have withdrawn what it does not remember
     /// withdrawing, and must not take it for delivered.
     pub tombstones: u64,
+    /// How far it got in the numbering it took from last before this one; `None` when it took from no other. A sender
+    /// whose disk went back to before it first sent anything has no other way to find out.
+    pub before: Option<Ack>,
 }
 
 /// A cumulative acknowledgement.
@@ -221,8 +224,13 @@ mod tests {
 
     #[test]
     fn resume_is_these_bytes() {
-        let resume = Resume { epoch: EPOCH, mark: 7, chain: CHAIN, tombstones: 2 };
-        golden(&ToSender::Resume(resume), &[&[0], &[0xe0; 16], &[7], &[0xc0; 16], &[2]]);
+        let resume = Resume { epoch: EPOCH, mark: 7, chain: CHAIN, tombstones: 2, before: None };
+        golden(&ToSender::Resume(resume), &[&[0], &[0xe0; 16], &[7], &[0xc0; 16], &[2, 0]]);
+        let resume = Resume { before: Some(Ack { epoch: Epoch([0xe1; 16]), mark: 9 }), ..resume };
+        golden(
+            &ToSender::Resume(resume),
+            &[&[0], &[0xe0; 16], &[7], &[0xc0; 16], &[2, 1], &[0xe1; 16], &[9]],
+        );
     }
 
     #[test]

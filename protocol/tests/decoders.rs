@@ -96,7 +96,8 @@ fn deliveries() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let parcel = |content| encode(&ToReceiver::Parcel(Parcel { seq: 8, acked: 7, message, content }));
     let chain = Chain([0xc0; 16]);
     let (open, gap) = (Open { epoch: EPOCH, next: 300, acked: 7, session: 1 }, Gap { from: 2, to: 5, chain });
-    let resume = Resume { epoch: EPOCH, mark: 7, chain, tombstones: 2 };
+    let before = Some(Ack { epoch: Epoch([0xe1; 16]), mark: 9 });
+    let resume = Resume { epoch: EPOCH, mark: 7, chain, tombstones: 2, before };
     let busy = Busy { reason: BusyReason::Quota, retry_after_ms: 500 };
     vec![
         ("delivery", "open", encode(&ToReceiver::Open(open))),

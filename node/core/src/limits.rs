@@ -46,7 +46,7 @@ pub const SEEN_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// is [`Quota`](mesh_protocol::delivery::BusyReason::Quota)-busy until old ones are forgotten.
 pub const SEEN_MAX: u64 = 2_000_000;
 
-/// Numberings remembered for one peer. A new one means its disk was restored, so more than a few are a fault or an
+/// Numberings remembered for one peer, its own and ours. A new one means its disk was restored, so more than a few are a fault or an
 /// attack; the least recently used is forgotten.
 pub const INBOX_EPOCHS_MAX: usize = 8;
 

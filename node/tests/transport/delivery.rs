@@ -113,7 +113,7 @@ async fn a_discarded_outbox_gets_a_new_session_however_much_is_sent() {
     let Sending { delivery, database, writer, _running } = sending(sender.id, dir.path());
     delivery.link_up(&ours);
     let (first, mut answers, _parcels) = opened(&theirs).await;
-    let resume = Resume { epoch: first.epoch, mark: 0, chain: Chain::START, tombstones: 0 };
+    let resume = Resume { epoch: first.epoch, mark: 0, chain: Chain::START, tombstones: 0, before: None };
     answers.send_frame(&encode(&ToSender::Resume(resume)), CONTROL_FRAME_BYTES_MAX).await.unwrap();
     soon(async {
         while !lives(&database, receiver.id) {

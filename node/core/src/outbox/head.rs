@@ -22,6 +22,9 @@ use crate::time::{NodeTime, Now};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) epoch: Epoch,
+    /// The numberings before it, newest first, at most [`INBOX_EPOCHS_MAX`](crate::limits::INBOX_EPOCHS_MAX):
+    /// a peer that took from another knows what this disk has forgotten.
+    pub(super) earlier: Vec<Epoch>,
     /// The oldest sequence that still has a row, or `next`.
     pub(super) first: u64,
     /// The chain at `first - 1`.
@@ -73,6 +76,7 @@ impl Head {
     pub(super) fn new(epoch: Epoch) -> Self {
         Self {
             epoch,
+            earlier: Vec::new(),
             first: 1,
             first_chain: Chain::START,
             acked: 0,
@@ -95,6 +99,11 @@ impl Head {
             attempts: 0,
             last_error: None,
         }
+    }
+
+    /// Whether this disk remembers the numbering.
+    pub(super) fn knows(&self, epoch: Epoch) -> bool {
+        self.epoch == epoch || self.earlier.contains(&epoch)
     }
 
     pub(super) fn open_frame(&self, session: u64) -> Open {

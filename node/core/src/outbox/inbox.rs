@@ -105,6 +105,12 @@ impl Inbox {
         mark
     }
 
+    /// How far the epoch was taken that something was taken of last before the current one.
+    fn taken_before(&self) -> Option<Ack> {
+        let mut before = self.marks.iter().skip(1).filter(|mark| mark.seq > 0);
+        before.next().map(|mark| Ack { epoch: mark.epoch, mark: mark.seq })
+    }
+
     /// The current mark, if this session may move it.
     fn mark_for(&mut self, session: u64) -> Option<&mut Mark> {
         if self.session == session { self.marks.first_mut() } else { None }
@@ -136,7 +142,8 @@ pub fn handle_open(tx: &mut Overlay<'_>, now: Now, peer: NodeId, open: Open) -> 
         *first = mark;
     }
     tx.put(&peer, &inbox);
-    Ok(Resume { epoch: mark.epoch, mark: mark.seq, chain: mark.chain, tombstones: mark.tombstones })
+    let Mark { epoch, seq, chain, tombstones, .. } = mark;
+    Ok(Resume { epoch, mark: seq, chain, tombstones, before: inbox.taken_before() })
 }
 
 /// Decides on a parcel, and marks it taken in this event: the caller applies it in the same one.

@@ -1,11 +1,12 @@
 //! Disks that went back: which side's, as the start of a session shows, and what follows.
 
-use mesh_protocol::delivery::{Chain, Resume};
+use mesh_protocol::delivery::{Ack, Chain, Resume};
 use mesh_protocol::id::MessageId;
 
 use super::head::{Head, Outbox, fresh_epoch};
 use super::parcel::{Place, State, StoredParcel, StoredSlot};
 use super::report::{self, DeliveryReport, ReportKind, Side};
+use crate::limits;
 use crate::store::{Store, StoreError, get};
 use crate::time::Now;
 
@@ -28,6 +29,11 @@ impl Outbox<'_, '_> {
         }
         if resume.mark < self.head.acked {
             return Ok(Disks::TheirsWentBack);
+        }
+        // It took from a numbering this disk knows nothing of: the backup is older than this outbox, or than its last
+        // beginning.
+        if resume.before.is_some_and(|before| !self.head.knows(before.epoch)) {
+            return Ok(Disks::OursWentBack);
         }
         // It took the same, but some of it withdrawn, which this disk does not remember doing.
         let unsettled = self.rows(self.head.acked.saturating_add(1).max(self.head.first), resume.mark)?;
@@ -53,10 +59,14 @@ impl Outbox<'_, '_> {
         &mut self,
         now: Now,
         rng: &mut dyn rand::Rng,
-        mark: u64,
+        resume: &Resume,
     ) -> Result<(DeliveryReport, Vec<(MessageId, u64)>), StoreError> {
         let from = self.head.acked.saturating_add(1);
-        let report = self.report(now, ReportKind::SenderRolledBack, from, mark.max(self.head.acked));
+        let here = self.report(now, ReportKind::SenderRolledBack, from, resume.mark.max(self.head.acked));
+        let report = match resume.before.filter(|before| !self.head.knows(before.epoch)) {
+            Some(Ack { epoch, mark }) => DeliveryReport { epoch, from: 1, to: mark, ..here },
+            None => here,
+        };
         report::write(self.tx, &report)?;
         let rows = self.rows(self.head.first, self.head.last())?;
         let Head { acked, .. } = self.head;
@@ -80,6 +90,9 @@ impl Outbox<'_, '_> {
     /// An empty numbering, with room and reservations as they were.
     pub(super) fn restart(&mut self, rng: &mut dyn rand::Rng) {
         let old = std::mem::replace(&mut self.head, Head::new(fresh_epoch(rng)));
+        self.head.earlier = old.earlier;
+        self.head.earlier.insert(0, old.epoch);
+        self.head.earlier.truncate(limits::INBOX_EPOCHS_MAX);
         self.head.count = old.count;
         self.head.bytes = old.bytes;
         self.head.reserved_count = old.reserved_count;

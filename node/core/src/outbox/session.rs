@@ -103,7 +103,7 @@ pub fn handle_resume(
             if outbox.head.restarted_in == Some(session) {
                 return Ok(Resumed::Stale);
             }
-            let (report, requeued) = outbox.begin_epoch(now, rng, resume.mark)?;
+            let (report, requeued) = outbox.begin_epoch(now, rng, &resume)?;
             outbox.head.restarted_in = Some(session);
             let epoch = outbox.head.epoch;
             outbox.save();

@@ -4,7 +4,7 @@
 use mesh_node_core::outbox::{
     self, BlockReason, PublishError, ReportKind, Resumed, Side, Take, WithdrawOutcome,
 };
-use mesh_protocol::delivery::Content;
+use mesh_protocol::delivery::{Content, Resume};
 
 use crate::pair::{HOUR_MS, Pair, RECEIVER, SENDER, apply, message, request, take_and_apply};
 
@@ -94,6 +94,62 @@ fn s8_other_messages_in_the_same_places_are_found_by_their_chain() {
     assert!(matches!(pair.connect(8), Resumed::RolledBack { .. }));
     assert_eq!(pair.deliver(9), [message(2)]);
     assert!(pair.is_applied(2));
+}
+
+#[test]
+fn s8_a_disk_from_before_the_first_message_is_found_too() {
+    let mut pair = Pair::new();
+    let backup = pair.sender.clone();
+    pair.publish(request(1)).unwrap();
+    pair.publish(request(2)).unwrap();
+    pair.deliver(7);
+    let forgotten = pair.view().epoch;
+    pair.sender = backup;
+    pair.publish(request(3)).unwrap();
+    let Resumed::RolledBack { report, .. } = pair.connect(8) else { panic!("it went unnoticed") };
+    assert_eq!((report.kind, report.epoch), (ReportKind::SenderRolledBack, forgotten));
+    assert_eq!((report.from, report.to), (1, 2));
+    assert_eq!(pair.deliver(9), [message(3)]);
+    // It was found once: the sessions after it say nothing.
+    pair.publish(request(4)).unwrap();
+    assert_eq!(pair.deliver(10), [message(4)]);
+    assert_eq!(report_kinds(&pair.sender), [(Side::Sending, ReportKind::SenderRolledBack, 1, 2)]);
+}
+
+#[test]
+fn s8_a_numbering_nothing_was_taken_from_is_nobodys_loss() {
+    let mut pair = Pair::new();
+    let before = pair.sender.clone();
+    pair.connect(7);
+    // Neither knows of a message in it, so there is nothing to be sorry for.
+    pair.sender = before;
+    pair.publish(request(1)).unwrap();
+    assert_eq!(pair.deliver(8), [message(1)]);
+    assert_eq!(report_kinds(&pair.sender), []);
+}
+
+#[test]
+fn s8_a_receiver_that_remembers_less_does_not_accuse_the_sender() {
+    let mut pair = Pair::with_requests([1]);
+    pair.deliver(7);
+    let old = pair.receiver.clone();
+    for session in [8, 10, 12] {
+        let mut offered = pair.open(session);
+        offered.acked = 0;
+        let lie = Resume { mark: u64::MAX, ..pair.handle_open(offered) };
+        assert!(matches!(pair.handle_resume(session, lie), Resumed::RolledBack { .. }));
+        pair.publish(request(session)).unwrap();
+        pair.deliver(session + 1);
+    }
+    // It knows the first numbering only, and the sender is in its fourth.
+    pair.receiver = old;
+    let found = report_kinds(&pair.sender).len();
+    let Resumed::Live { report: Some(report), .. } = pair.connect(20) else { panic!("it is the other disk") };
+    assert_eq!(report.kind, ReportKind::ReceiverRolledBack);
+    pair.publish(request(20)).unwrap();
+    pair.deliver(21);
+    let after = report_kinds(&pair.sender).split_off(found);
+    assert!(after.iter().all(|(_, kind, ..)| *kind != ReportKind::SenderRolledBack), "{after:?}");
 }
 
 #[test]

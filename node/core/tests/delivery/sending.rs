@@ -230,7 +230,13 @@ fn a_peer_that_claims_everything_costs_an_epoch_and_loses_nothing() {
     let mut pair = Pair::with_requests([1, 2]);
     for session in 10..20 {
         let open = pair.open(session);
-        let lie = Resume { epoch: open.epoch, mark: u64::MAX, chain: Chain::START, tombstones: u64::MAX };
+        let lie = Resume {
+            epoch: open.epoch,
+            mark: u64::MAX,
+            chain: Chain::START,
+            tombstones: u64::MAX,
+            before: None,
+        };
         assert!(matches!(pair.handle_resume(session, lie), Resumed::RolledBack { .. }));
     }
     assert_eq!(pair.view().attempts, 10);
@@ -240,7 +246,8 @@ fn a_peer_that_claims_everything_costs_an_epoch_and_loses_nothing() {
 #[test]
 fn a_peer_that_claims_everything_twice_in_a_session_is_not_believed() {
     let mut pair = Pair::with_requests([1]);
-    let lie = |open: Open| Resume { epoch: open.epoch, mark: 9, chain: Chain::START, tombstones: 0 };
+    let lie =
+        |open: Open| Resume { epoch: open.epoch, mark: 9, chain: Chain::START, tombstones: 0, before: None };
     let open = pair.open(7);
     let Resumed::RolledBack { epoch, requeued, .. } = pair.handle_resume(7, lie(open)) else { panic!() };
     assert_eq!(requeued, [(message(1), 1)]);
