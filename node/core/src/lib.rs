@@ -23,6 +23,7 @@ pub mod limits;
 pub mod links;
 pub mod machine;
 pub mod membership;
+mod minted;
 pub mod outbox;
 mod parts;
 pub mod placement;

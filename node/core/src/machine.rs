@@ -20,6 +20,7 @@ use crate::jobs::ended::Ended;
 use crate::jobs::{execution, job, signing, submit};
 use crate::joining::{self, IssueError, RedeemRequest, Redemption};
 use crate::limits::TIDY_BATCH;
+use crate::minted::Minted;
 use crate::outbox::{self, BlockReason, OpenError, Resumed, Take};
 use crate::policy::{self, DefaultTrust, GrantChange, TicketTrust};
 use crate::receive;
@@ -42,13 +43,14 @@ pub struct Machine {
     site: Site,
     stopping: bool,
     awaits_executor: bool,
+    minted: Minted,
 }
 
 impl Machine {
     /// A machine that knows its own node and nobody else yet.
     #[must_use]
-    pub const fn new(site: Site) -> Self {
-        Self { site, stopping: false, awaits_executor: false }
+    pub fn new(site: Site) -> Self {
+        Self { site, stopping: false, awaits_executor: false, minted: Minted::default() }
     }
 
     /// The same of a node whose sandbox is still being looked at: jobs wait for [`Event::Executor`], they are not
@@ -81,9 +83,9 @@ impl Handler for Machine {
             Event::Stopping => self.stopping = true,
             _ => {}
         }
-        let Self { site, stopping, awaits_executor } = self;
+        let Self { site, stopping, awaits_executor, minted } = self;
         let (stopping, awaits_executor) = (*stopping, *awaits_executor);
-        let mut turn = Turn { tx, now, rng, site, stopping, awaits_executor, actions: Vec::new() };
+        let mut turn = Turn { tx, now, rng, minted, site, stopping, awaits_executor, actions: Vec::new() };
         let reply = decide(&mut turn, event)?;
         Ok(Handled { actions: turn.actions, reply })
     }

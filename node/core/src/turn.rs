@@ -9,6 +9,7 @@ use rand::Rng;
 
 use crate::event::Action;
 use crate::limits::PARCEL_BODY_BYTES_MAX;
+use crate::minted::Minted;
 use crate::outbox::{self, Class, NewParcel, PublishError};
 use crate::parts;
 use crate::receive;
@@ -24,6 +25,8 @@ pub(crate) struct Turn<'t, 'o> {
     pub(crate) now: Now,
     /// Randomness.
     pub(crate) rng: &'t mut dyn Rng,
+    /// The ids made so far.
+    pub(crate) minted: &'t mut Minted,
     /// This node.
     pub(crate) site: &'t Site,
     /// Whether the process is about to stop: then nothing new begins.
@@ -54,16 +57,14 @@ pub(crate) enum Sent {
 }
 
 impl Turn<'_, '_> {
-    /// Ten random bytes, for a new id.
-    pub(crate) fn random(&mut self) -> [u8; 10] {
-        let mut bytes = [0; 10];
-        self.rng.fill_bytes(&mut bytes);
-        bytes
+    /// What is not the time in a new id.
+    pub(crate) fn mint(&mut self) -> [u8; 10] {
+        self.minted.next(self.now.wall_ms, self.rng)
     }
 
     /// A new message id.
     pub(crate) fn message_id(&mut self) -> MessageId {
-        let random = self.random();
+        let random = self.mint();
         MessageId::mint(self.now.wall_ms, random)
     }
 

@@ -94,7 +94,7 @@ pub(crate) fn ask(
         Ok(agent) => agent,
         Err(error) => return Ok(Reply::Refused(error)),
     };
-    let random = turn.random();
+    let random = turn.mint();
     let id = FlightId::mint(turn.now.wall_ms, random);
     let conversation = new_conversation(turn);
     let remaining_ms = remaining(command.deadline_seconds, ASK_DEADLINE_DEFAULT_MS);
@@ -217,7 +217,7 @@ pub(crate) fn refusal(turn: &Turn<'_, '_>, node: NodeId, refused: &PublishError)
 }
 
 fn new_conversation(turn: &mut Turn<'_, '_>) -> ConversationId {
-    let random = turn.random();
+    let random = turn.mint();
     ConversationId::mint(turn.now.wall_ms, random)
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(
         Ok(node) => node,
         Err(error) => return Ok(Reply::Refused(error)),
     };
-    let random = turn.random();
+    let random = turn.mint();
     let id = JobId::mint(turn.now.wall_ms, random);
     let remaining_ms = remaining(request.deadline_seconds, JOB_DEADLINE_DEFAULT_MS);
     let message = message(id, &tenant, &request.spec, remaining_ms);
