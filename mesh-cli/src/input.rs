@@ -109,7 +109,8 @@ impl Source {
         Ok(bytes)
     }
 
-    fn name(&self) -> String {
+    /// What it is called in an error.
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Stdin => "standard input".to_owned(),
             Self::File(path) => path.display().to_string(),

@@ -23,6 +23,7 @@ mod founding;
 mod input;
 mod invocation;
 mod job_files;
+mod lines;
 mod logging;
 mod measure;
 mod printer;

@@ -21,7 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Method;
 use mesh_protocol::api::ask::{
-    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendBatch,
+    SendRequest, SentBatch, Whoami,
 };
 use mesh_protocol::api::job::{
     EventPage, JobCapabilities, JobFilter, JobPage, JobReceipt, JobView, OutputView, RunRequest,
@@ -113,6 +114,14 @@ impl Client {
     pub async fn send(&self, request: &SendRequest, wait_seconds: u64) -> Answer<Receipt> {
         let target = Target::new("messages").parameter("wait_seconds", wait_seconds);
         let body = serde_json::to_vec(request).map_err(ClientError::Encode)?.into();
+        decode(&self.exchange(Method::POST, target, body, Duration::from_secs(wait_seconds)).await?)
+    }
+
+    /// Says many things in one request, in this order. Each is accepted or refused for itself; answered once their nodes
+    /// have those that were accepted, or `wait_seconds` (0 to 300) are over.
+    pub async fn send_batch(&self, batch: &SendBatch, wait_seconds: u64) -> Answer<SentBatch> {
+        let target = Target::new("messages").segment("batch").parameter("wait_seconds", wait_seconds);
+        let body = serde_json::to_vec(batch).map_err(ClientError::Encode)?.into();
         decode(&self.exchange(Method::POST, target, body, Duration::from_secs(wait_seconds)).await?)
     }
 

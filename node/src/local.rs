@@ -21,7 +21,8 @@ use mesh_node_core::site::JobPolicy;
 use mesh_node_core::view::View;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::ask::{
-    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest,
+    SentBatch, Whoami,
 };
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{
@@ -109,11 +110,7 @@ impl fmt::Debug for Local {
 impl Local {
     /// Has the machine decide a command. The answer is durable.
     async fn command(&self, command: Command, bytes: usize) -> Result<Reply, ApiError> {
-        match self.writer.submit(Event::Command(command), bytes).await {
-            Ok(Reply::Refused(error)) => Err(error),
-            Ok(reply) => Ok(reply),
-            Err(error) => Err(unavailable(&error)),
-        }
+        decided(self.writer.submit(Event::Command(command), bytes).await)
     }
 
     fn snapshot(&self) -> Result<Snapshot, ApiError> {
@@ -171,6 +168,14 @@ impl Local {
                 Ok(Err(_)) | Err(_) => return look(),
             }
         }
+    }
+}
+
+fn decided(answer: Result<Reply, SubmitError>) -> Result<Reply, ApiError> {
+    match answer {
+        Ok(Reply::Refused(error)) => Err(error),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(unavailable(&error)),
     }
 }
 
@@ -235,6 +240,15 @@ impl Service for Local {
             Reply::Receipt(receipt) => asks::arrived(self, receipt, wait).await,
             _ => Err(mismatch()),
         }
+    }
+
+    async fn send_batch(
+        &self,
+        who: &Principal,
+        requests: Vec<SendRequest>,
+        wait: Duration,
+    ) -> Result<SentBatch, ApiError> {
+        asks::send_batch(self, self.caller(who), requests, wait).await
     }
 
     async fn messages(

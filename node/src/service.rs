@@ -17,7 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mesh_protocol::address::Name;
 use mesh_protocol::api::ask::{
-    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest,
+    SentBatch, Whoami,
 };
 use mesh_protocol::api::error::ApiError;
 use mesh_protocol::api::job::{
@@ -138,6 +139,14 @@ pub trait Service: Send + Sync + 'static {
         request: SendRequest,
         wait: Duration,
     ) -> impl Future<Output = Result<Receipt, ApiError>> + Send;
+
+    /// Records many messages in this order, each for itself. It has ended once their nodes have those that were accepted.
+    fn send_batch(
+        &self,
+        who: &Principal,
+        requests: Vec<SendRequest>,
+        wait: Duration,
+    ) -> impl Future<Output = Result<SentBatch, ApiError>> + Send;
 
     /// Messages recorded here.
     fn messages(

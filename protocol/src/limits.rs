@@ -23,6 +23,9 @@ pub const QUESTION_FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one datagram: a probe. The smallest QUIC datagram every path carries (RFC 9000, section 14).
 pub const DATAGRAM_BYTES_MAX: usize = 1_100;
 
+/// Messages in one request that sends many: one batch of the node's writer.
+pub const SEND_BATCH_MAX: usize = 256;
+
 /// Bytes of the text of one message or one task.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 

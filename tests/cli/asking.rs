@@ -1,10 +1,10 @@
-//! `ask` and `flights`, against a stand-in: what goes to which stream, and which exit code says what.
+//! `ask`, `flights` and `send`, against a stand-in: what goes to which stream, and which exit code says what.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mesh_protocol::api::ask::{DeliveryPhase, FlightView, Held, Receipt};
+use mesh_protocol::api::ask::{DeliveryPhase, FlightView, Held, Receipt, Sent, SentBatch};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::flight::{FailureCode, FlightOutcome, FlightState};
 use mesh_protocol::id::{ConversationId, FlightId, MessageId, NodeId};
@@ -190,4 +190,56 @@ fn for_programs_receipt_and_flight_are_one_document() {
     assert_eq!(document["data"]["receipt"]["ref"], receipt(None).reference);
     assert_eq!(document["data"]["flight"]["outcome"]["completed"]["reply"], "fine");
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+const BATCH: &str = "POST /v1/messages/batch";
+
+fn message() -> Receipt {
+    Receipt { flight_id: None, state: "delivered".into(), ..receipt(None) }
+}
+
+#[test]
+fn lines_are_messages_of_their_own_with_ids_of_their_own() {
+    let place = Place::new();
+    let sent = SentBatch { messages: vec![Sent::Receipt(message()), Sent::Receipt(message())] };
+    let requests = StandIn::default().gives(BATCH, &sent).serve(&place);
+    let arguments = ["send", "@reviewer", "--lines", "--request-id", "log", "-"];
+    insta::assert_snapshot!(place.picture_reading(&arguments, "one\n\ntwo\n"), @r"
+    exit code 0
+    ----- stderr -----
+    2 messages recorded
+    ");
+    let sent = requests.all().remove(0);
+    assert!(sent.contains(r#""body":"one","request_id":"log-1""#), "{sent}");
+    assert!(sent.contains(r#""body":"two","request_id":"log-3""#), "{sent}");
+}
+
+#[test]
+fn a_line_that_is_refused_is_named_and_is_the_last() {
+    let place = Place::new();
+    let refusal = ApiError::new(ErrorKind::Refused, "not_granted", "you may not send there");
+    let sent = SentBatch { messages: vec![Sent::Receipt(message()), Sent::Error(refusal)] };
+    let requests = StandIn::default().gives(BATCH, &sent).serve(&place);
+    insta::assert_snapshot!(place.picture(&["send", "@reviewer", "--lines", "one\ntwo\n"]), @r"
+    exit code 4
+    ----- stderr -----
+    1 message recorded
+    error: line 2 was not sent: you may not send there
+
+    hint: with a `--request-id` the same lines can be sent again, and none is recorded twice
+    ");
+    assert_eq!(requests.all().len(), 1);
+}
+
+#[test]
+fn a_line_that_has_not_arrived_in_time_shows_in_the_exit_code() {
+    let place = Place::new();
+    let late = Receipt { state: "accepted".into(), ..message() };
+    let sent = SentBatch { messages: vec![Sent::Receipt(late)] };
+    StandIn::default().gives(BATCH, &sent).serve(&place);
+    insta::assert_snapshot!(place.picture(&["send", "@reviewer", "--lines", "--wait", "1s", "one"]), @r"
+    exit code 3
+    ----- stderr -----
+    1 message recorded, 0 of them delivered
+    ");
 }

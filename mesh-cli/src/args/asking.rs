@@ -59,17 +59,28 @@ pub(crate) struct AskArgs {
 
 /// `send`
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 recorded here (with `--wait`: there too), 3 not there yet, 4 refused.")]
+#[command(after_help = "\
+With `--lines` up to 256 lines go in one request. It ends with the first request in which a line is \
+refused, and says which.
+
+Exit codes: 0 recorded here (with `--wait`: there too), 3 not there yet, 4 refused.
+
+  mesh-cli send @reviewer \"the build is green\"
+  tail -f build.log | mesh-cli send @reviewer.node:atlas --lines -")]
 pub(crate) struct SendArgs {
     /// Whom: `@name`, or `@name.node:atlas` for the one on a certain node.
     pub(crate) to: String,
     /// What to say.
     #[command(flatten)]
     pub(crate) body: BodyArgs,
+    /// Send each line of the text as a message of its own; lines with nothing in them are passed over.
+    #[arg(long)]
+    pub(crate) lines: bool,
     /// How long to wait until the agent's node has it on its disk; it is sent all the same when that takes longer.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = duration::seconds)]
     pub(crate) wait: u64,
-    /// Your own id: the same id again gives the first receipt again, not a second message.
+    /// Your own id: the same id again gives the first receipt again, not a second message. With `--lines` each has this
+    /// id with its number: `ID-1`.
     #[arg(long, value_name = "ID")]
     pub(crate) request_id: Option<String>,
 }

@@ -1,16 +1,24 @@
-//! `send`: say something to an agent, with no work to track.
+//! `send`: say something to an agent, with no work to track; or each line of a text.
 
-use mesh_protocol::api::ask::SendRequest;
+use mesh_protocol::api::ask::{Receipt, SendBatch, SendRequest, Sent};
+use mesh_protocol::api::error::ApiError;
 use mesh_protocol::limits::BODY_BYTES_MAX;
+use serde::Serialize;
 
 use crate::args::SendArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::invocation::Invocation;
+use crate::lines::{Lines, Numbered};
+use crate::measure;
+use crate::printer::Printer;
 use crate::render;
 
 /// Sends.
 pub(crate) async fn send(invocation: &Invocation, args: SendArgs) -> Result<Exit, Failure> {
+    if args.lines {
+        return send_lines(invocation, args).await;
+    }
     let body = match args.body.into_source() {
         Ok(text) => text,
         Err(source) => source.text(BODY_BYTES_MAX).await?,
@@ -18,7 +26,7 @@ pub(crate) async fn send(invocation: &Invocation, args: SendArgs) -> Result<Exit
     let request = SendRequest { to: args.to, body, request_id: args.request_id };
     let receipt = invocation.client()?.send(&request, args.wait).await?;
     let printer = &invocation.printer;
-    let exit = if args.wait > 0 && receipt.state != "delivered" { Exit::Unavailable } else { Exit::Done };
+    let exit = if args.wait > 0 && !is_delivered(&receipt) { Exit::Unavailable } else { Exit::Done };
     if printer.json() {
         printer.answer(&receipt, |_| String::new());
         return Ok(exit);
@@ -28,4 +36,83 @@ pub(crate) async fn send(invocation: &Invocation, args: SendArgs) -> Result<Exit
         printer.note(&held);
     }
     Ok(exit)
+}
+
+fn is_delivered(receipt: &Receipt) -> bool {
+    receipt.state == "delivered"
+}
+
+/// Sends each line, many in a request. The first request with a line that is refused is the last.
+async fn send_lines(invocation: &Invocation, args: SendArgs) -> Result<Exit, Failure> {
+    let (client, printer) = (invocation.client()?, &invocation.printer);
+    let mut lines = Lines::of(args.body.into_source())?;
+    let mut sent = Tally { waits: args.wait > 0, ..Tally::default() };
+    loop {
+        let group;
+        (lines, group) = lines.next().await.inspect_err(|_| sent.show(printer))?;
+        if group.is_empty() {
+            break;
+        }
+        let message = |(number, line): &Numbered| {
+            let request_id = args.request_id.as_ref().map(|id| format!("{id}-{number}"));
+            SendRequest { to: args.to.clone(), body: line.clone(), request_id }
+        };
+        let batch = SendBatch { messages: group.iter().map(message).collect() };
+        let answers = client.send_batch(&batch, args.wait).await.inspect_err(|_| sent.show(printer))?;
+        let numbers = group.into_iter().map(|(number, _)| number);
+        let answers: Vec<LineSent> =
+            numbers.zip(answers.messages).map(|(line, sent)| LineSent { line, sent }).collect();
+        if printer.json() {
+            printer.answer(&answers, |_| String::new());
+        }
+        answers.into_iter().for_each(|answer| sent.count(answer));
+        if sent.refused.is_some() {
+            break;
+        }
+    }
+    sent.show(printer);
+    match sent.refused {
+        Some((_, error)) if printer.json() => Ok(error.kind.into()),
+        Some((line, error)) => Err(Failure::Line { line, error }),
+        None if sent.waits && sent.delivered < sent.accepted => Ok(Exit::Unavailable),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// What came of a line.
+#[derive(Debug, Serialize)]
+struct LineSent {
+    line: u64,
+    #[serde(flatten)]
+    sent: Sent,
+}
+
+/// How many came how far.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Whether it is known how many were delivered.
+    waits: bool,
+    accepted: u64,
+    delivered: u64,
+    /// The first line that was not accepted.
+    refused: Option<(u64, ApiError)>,
+}
+
+impl Tally {
+    fn count(&mut self, LineSent { line, sent }: LineSent) {
+        match sent {
+            Sent::Receipt(receipt) => {
+                self.accepted += 1;
+                self.delivered += u64::from(is_delivered(&receipt));
+            }
+            Sent::Error(error) => self.refused = self.refused.take().or(Some((line, error))),
+        }
+    }
+
+    fn show(&self, printer: &Printer) {
+        let Self { waits, accepted, delivered, .. } = self;
+        let recorded = measure::count(*accepted, "message");
+        let delivered = if *waits { format!(", {delivered} of them delivered") } else { String::new() };
+        printer.note(&format!("{recorded} recorded{delivered}"));
+    }
 }

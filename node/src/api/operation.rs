@@ -29,6 +29,7 @@ pub enum Operation {
     Agents,
     Resolve,
     Send,
+    SendBatch,
     Messages,
     Ask,
     Flights,
@@ -99,13 +100,14 @@ struct Rule {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Status,
         Self::Doctor,
         Self::Whoami,
         Self::Agents,
         Self::Resolve,
         Self::Send,
+        Self::SendBatch,
         Self::Messages,
         Self::Ask,
         Self::Flights,
@@ -157,6 +159,7 @@ impl Operation {
             Self::Agents        => row("agents",         Get,    "/v1/agents",              Agents,   NONE),
             Self::Resolve       => row("resolve",        Post,   "/v1/resolve",             Agents,   NONE),
             Self::Send          => row("send",           Post,   "/v1/messages",            Agents,   WAIT),
+            Self::SendBatch     => row("send_batch",     Post,   "/v1/messages/batch",      Agents,   WAIT),
             Self::Messages      => row("messages",       Get,    "/v1/messages",            Agents,   MESSAGES),
             Self::Ask           => row("ask",            Post,   "/v1/asks",                Agents,   NONE),
             Self::Flights       => row("flights",        Get,    "/v1/flights",             Agents,   FLIGHTS),

@@ -10,7 +10,8 @@ use axum::routing::{MethodRouter, on};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use mesh_protocol::api::ask::{
-    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Whoami,
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendBatch,
+    SendRequest, SentBatch, Whoami,
 };
 use mesh_protocol::api::job::{
     EventPage, JobCapabilities, JobFilter, JobPage, JobView, OutputView, RunRequest,
@@ -21,6 +22,7 @@ use mesh_protocol::api::mesh::{
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::evidence::{artifact, dsse};
 use mesh_protocol::id::JobId;
+use mesh_protocol::limits::SEND_BATCH_MAX;
 
 use super::extract::{Document, Limit, Parameters, Segment, Wait};
 use super::failure::{self, Failure};
@@ -44,6 +46,7 @@ pub(crate) fn handler<S: Service>(operation: Operation) -> MethodRouter<Arc<Api<
         Operation::Agents => on(verb, agents::<S>),
         Operation::Resolve => on(verb, resolve::<S>),
         Operation::Send => on(verb, send::<S>),
+        Operation::SendBatch => on(verb, send_batch::<S>),
         Operation::Messages => on(verb, messages::<S>),
         Operation::Ask => on(verb, ask::<S>),
         Operation::Flights => on(verb, flights::<S>),
@@ -104,6 +107,18 @@ async fn send<S: Service>(
     Document(request): Document<SendRequest>,
 ) -> Answer<Receipt> {
     api.answer(wait, api.service.send(&who, request, wait)).await.map(Json)
+}
+
+async fn send_batch<S: Service>(
+    State(api): Shared<S>,
+    Extension(who): Caller,
+    Wait(wait): Wait,
+    Document(SendBatch { messages }): Document<SendBatch>,
+) -> Answer<SentBatch> {
+    if !(1..=SEND_BATCH_MAX).contains(&messages.len()) {
+        return Err(failure::field("messages", &format!("1 to {SEND_BATCH_MAX} are allowed")));
+    }
+    api.answer(wait, api.service.send_batch(&who, messages, wait)).await.map(Json)
 }
 
 async fn messages<S: Service>(

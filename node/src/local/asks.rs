@@ -1,19 +1,22 @@
 //! Agents, messages and flights.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::broker::flight::Flight;
 use mesh_node_core::broker::{list, resolve as resolver};
+use mesh_node_core::event::{Caller, Command, Event, Reply};
 use mesh_node_core::outbox::{self, Fate};
 use mesh_node_core::time::Now;
 use mesh_node_core::turn::Place;
 use mesh_protocol::address::Name;
-use mesh_protocol::api::ask::{AgentView, FlightView, MessageView, Receipt, ResolveRequest};
+use mesh_protocol::api::ask::{
+    AgentView, FlightView, MessageView, Receipt, ResolveRequest, SendRequest, Sent, SentBatch,
+};
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::id::FlightId;
 
-use super::{Local, storage};
+use super::{Local, decided, mismatch, storage};
 use crate::clock::Clock;
 use crate::service::{FlightFilter, LIST_ROWS_MAX, MessageFilter, Principal};
 use crate::storage::Snapshot;
@@ -24,7 +27,7 @@ pub(super) fn resolve(local: &Local, request: &ResolveRequest) -> Result<AgentVi
     let agent = resolver::resolve(&view, &request.to)?;
     let full = view.full_address(agent);
     let found = list::agents(&view).into_iter().find(|agent| agent.full == full);
-    found.ok_or_else(super::mismatch)
+    found.ok_or_else(mismatch)
 }
 
 /// The newest messages the caller may see.
@@ -101,6 +104,43 @@ fn view(
     flight: Flight,
 ) -> Result<FlightView, ApiError> {
     list::flight(snapshot, &local.view(), now, id, flight).map_err(|error| storage(&error))
+}
+
+/// Has each of these messages recorded, in this order, and waits for those that were.
+pub(super) async fn send_batch(
+    local: &Local,
+    caller: Caller,
+    requests: Vec<SendRequest>,
+    wait: Duration,
+) -> Result<SentBatch, ApiError> {
+    let deadline = Instant::now() + wait;
+    // All are in the writer's queue before the first is waited for: it commits them together.
+    let enqueue = |request: SendRequest| {
+        let bytes = request.body.len();
+        local.writer.enqueue(Event::Command(Command::Send(caller.clone(), request)), bytes)
+    };
+    let decisions: Vec<_> = requests.into_iter().map(enqueue).collect();
+    let mut messages = Vec::with_capacity(decisions.len());
+    for decision in decisions {
+        let answer = match decision {
+            Ok(answer) => answer.await,
+            Err(error) => Err(error),
+        };
+        messages.push(match decided(answer) {
+            Ok(Reply::Receipt(receipt)) => Sent::Receipt(receipt),
+            Ok(_) => Sent::Error(mismatch()),
+            Err(error) => Sent::Error(error),
+        });
+    }
+    if !wait.is_zero() {
+        for message in &mut messages {
+            if let Sent::Receipt(receipt) = message {
+                let rest = deadline.saturating_duration_since(Instant::now());
+                *receipt = arrived(local, receipt.clone(), rest).await?;
+            }
+        }
+    }
+    Ok(SentBatch { messages })
 }
 
 /// The receipt of a message, with what became of the message within this time.

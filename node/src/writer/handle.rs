@@ -43,6 +43,19 @@ impl<H: Handler> WriterHandle<H> {
     /// # Errors
     /// [`SubmitError`]: at once when the queue is full, the database is failing or the writer stops.
     pub async fn submit(&self, event: H::Event, bytes: usize) -> Result<H::Reply, SubmitError> {
+        self.enqueue(event, bytes)?.await
+    }
+
+    /// As [`Self::submit`], for who has more to submit before waiting: the command has its place in the queue when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`SubmitError`], of this as of the answer.
+    pub fn enqueue(
+        &self,
+        event: H::Event,
+        bytes: usize,
+    ) -> Result<impl Future<Output = Result<H::Reply, SubmitError>> + use<H>, SubmitError> {
         match self.lanes.trouble() {
             Some(Trouble::Failing) => return Err(SubmitError::StorageUnavailable),
             Some(Trouble::DiskFull) => return Err(SubmitError::DiskFull),
@@ -51,7 +64,7 @@ impl<H: Handler> WriterHandle<H> {
         let permit = self.lanes.try_reserve(Lane::Commands, bytes)?;
         let (queued, reply) = Queued::submit(event, bytes);
         self.lanes.push(Lane::Commands, queued, permit).map_err(|_| SubmitError::Stopped)?;
-        reply.await.unwrap_or(Err(SubmitError::Stopped))
+        Ok(async { reply.await.unwrap_or(Err(SubmitError::Stopped)) })
     }
 
     /// Queues an event of a peer, a timer or a report, waiting while the queue is full: whoever reads a peer's stream

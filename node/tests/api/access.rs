@@ -10,11 +10,12 @@ use mesh_node::api::tokens::{Token, TokenError, Tokens};
 use crate::world::World;
 
 /// What agents may use, written out a second time: a change of the table must be made in both places.
-const FOR_AGENTS: [&str; 20] = [
+const FOR_AGENTS: [&str; 21] = [
     "whoami",
     "agents",
     "resolve",
     "send",
+    "send_batch",
     "messages",
     "ask",
     "flights",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mesh_node::api::operation::Operation;
 use mesh_node::service::{FlightFilter, MessageFilter};
-use mesh_protocol::api::ask::{AskCommand, ResolveRequest, SendRequest};
+use mesh_protocol::api::ask::{AskCommand, ResolveRequest, SendBatch, SendRequest, Sent};
 use mesh_protocol::api::job::{JobFilter, RunRequest};
 use mesh_protocol::api::mesh::{ExpelRequest, GrantRequest, InviteRequest};
 use mesh_protocol::flight::FlightState;
@@ -38,6 +38,10 @@ async fn asks_and_messages_go_there_and_come_back() {
     assert_eq!(client.resolve(&ResolveRequest { to: to() }).await.unwrap(), scripted::agent("@reviewer"));
     let send = SendRequest { to: to(), body: "hello".into(), request_id: None };
     assert_eq!(client.send(&send, 3).await.unwrap(), scripted::receipt(None));
+    let many = SendBatch { messages: vec![send.clone(), SendRequest { body: "again".into(), ..send }] };
+    let [first, second] = &client.send_batch(&many, 4).await.unwrap().messages[..] else { panic!() };
+    assert_eq!(*first, Sent::Receipt(scripted::receipt(None)));
+    assert!(matches!(second, Sent::Error(error) if error.code == "not_granted"), "{second:?}");
     let of = MessageFilter { conversation: Some(conversation), agent: Some("reviewer".parse().unwrap()) };
     assert_eq!(client.messages(&of, 7).await.unwrap(), []);
     let ask = AskCommand { to: to(), task: "look".into(), request_id: None, deadline_seconds: None };
@@ -55,6 +59,7 @@ async fn asks_and_messages_go_there_and_come_back() {
         "agents operator".to_owned(),
         "resolve operator @reviewer".to_owned(),
         "send operator @reviewer hello 3".to_owned(),
+        "send_batch operator hello again 4".to_owned(),
         format!("messages operator Some(\"{conversation}\") Some(\"reviewer\") 7"),
         "ask operator @reviewer look".to_owned(),
         "flights operator Some(Waiting) 500".to_owned(),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mesh_node::service::{EventCursor, FlightFilter, JobLoad, MessageFilter, Principal, Service};
 use mesh_protocol::api::ask::{
     AgentView, AskCommand, CancelReply, DeliveryPhase, FlightView, MessageView, Receipt, ResolveRequest,
-    SendRequest, Whoami,
+    SendRequest, Sent, SentBatch, Whoami,
 };
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{
@@ -309,6 +309,18 @@ impl Service for Scripted {
     async fn send(&self, who: &Principal, request: SendRequest, wait: Duration) -> Result<Receipt, ApiError> {
         self.note("send", who, format!("{} {} {}", request.to, request.body, wait.as_secs()));
         Ok(receipt(None))
+    }
+
+    async fn send_batch(
+        &self,
+        who: &Principal,
+        requests: Vec<SendRequest>,
+        wait: Duration,
+    ) -> Result<SentBatch, ApiError> {
+        let bodies: Vec<String> = requests.into_iter().map(|request| request.body).collect();
+        self.note("send_batch", who, format!("{} {}", bodies.join(" "), wait.as_secs()));
+        let refused = ApiError::new(ErrorKind::Refused, "not_granted", "no");
+        Ok(SentBatch { messages: vec![Sent::Receipt(receipt(None)), Sent::Error(refused)] })
     }
 
     async fn messages(

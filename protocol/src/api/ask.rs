@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::ApiError;
 use crate::address::AgentAddress;
 use crate::flight::{FlightOutcome, FlightState};
 use crate::id::{ConversationId, FlightId, MessageId, NodeId};
@@ -67,6 +68,32 @@ pub struct SendRequest {
     /// The caller's own id for this request: the same id again gives the first receipt again.
     #[serde(default)]
     pub request_id: Option<String>,
+}
+
+/// `POST /v1/messages/batch`: many messages in one request. They are recorded in this order, as one after the other would
+/// be, and each is accepted or refused for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendBatch {
+    /// The messages, 1 to [`SEND_BATCH_MAX`](crate::limits::SEND_BATCH_MAX).
+    pub messages: Vec<SendRequest>,
+}
+
+/// What came of one message of a [`SendBatch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sent {
+    /// It was accepted.
+    Receipt(Receipt),
+    /// It was not: it is nowhere, whatever became of the others.
+    Error(ApiError),
+}
+
+/// The answer to a [`SendBatch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentBatch {
+    /// One for each message, in their order.
+    pub messages: Vec<Sent>,
 }
 
 /// `POST /v1/asks`: do something, and track it.

@@ -45,8 +45,9 @@ async fn main() -> anyhow::Result<()> {
     floor::fdatasync(&mut report, root.path())?;
     messages::alone(&mut report, &mesh, root.path()).await?;
     for in_flight in IN_FLIGHT {
-        let ours = messages::measure(&mut report, &mesh, in_flight).await?;
-        nats::compare(&mut report, root.path(), in_flight, &ours).await?;
+        let alone = messages::measure(&mut report, &mesh, in_flight).await?;
+        let together = messages::in_batches(&mut report, &mesh, in_flight).await?;
+        nats::compare(&mut report, root.path(), in_flight, [&alone, &together]).await?;
     }
     if !arguments.iter().any(|argument| argument == "--messages") {
         asks::measure(&mut report, &mesh, root.path()).await?;

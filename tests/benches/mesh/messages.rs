@@ -1,6 +1,6 @@
 //! Durable messages: from the request at one node until it answers that the other has the message on its disk.
 //!
-//! one HTTP request on the Unix socket that waits for all of it. What it should be compared with is taken in the same
+//! Each is one HTTP request on the Unix socket that waits for all of it, or one of many in such a request. What it should be compared with is taken in the same
 //! run: one commit and one round trip of the link for a message alone, and [`crate::nats`] for many.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use mesh_node::client::Client;
-use mesh_protocol::api::ask::SendRequest;
+use mesh_protocol::api::ask::{SendBatch, SendRequest, Sent};
 
 use crate::floor::{BareCommits, Commits};
 use crate::mesh::Mesh;
@@ -21,6 +21,9 @@ pub(crate) const MEASURE_FOR: Duration = Duration::from_secs(5);
 
 /// How long one may take, seconds.
 const WITHIN_SECONDS: u64 = 60;
+
+/// Requests at once when each has many messages.
+const REQUESTS: usize = 4;
 
 /// Messages sent alone.
 const ALONE: usize = 500;
@@ -51,6 +54,39 @@ pub(crate) async fn measure(report: &mut Report, mesh: &Mesh, in_flight: usize) 
     let rate = Rate { times, took: begun.elapsed() };
     report.rated(name(in_flight), &rate.times, Some(rate.took))?;
     Ok(rate)
+}
+
+/// Keeps this many messages under way for a while, in a few requests of many messages each. The time of a message is that
+/// of its request.
+pub(crate) async fn in_batches(report: &mut Report, mesh: &Mesh, in_flight: usize) -> anyhow::Result<Rate> {
+    let begun = Instant::now();
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..REQUESTS {
+        let client = mesh.atlas.client.clone();
+        callers.spawn(send_batches_until(client, in_flight / REQUESTS, begun + MEASURE_FOR));
+    }
+    let mut times = Vec::new();
+    while let Some(of_one) = callers.join_next().await {
+        times.extend(of_one??);
+    }
+    let rate = Rate { times, took: begun.elapsed() };
+    let each = in_flight / REQUESTS;
+    let name = format!("the same, {REQUESTS} requests of {each} messages each");
+    report.rated(name, &rate.times, Some(rate.took))?;
+    Ok(rate)
+}
+
+async fn send_batches_until(client: Client, size: usize, end: Instant) -> anyhow::Result<Vec<Duration>> {
+    let batch = SendBatch { messages: vec![message(); size] };
+    let mut times = Vec::new();
+    while Instant::now() < end {
+        let started = Instant::now();
+        let sent = client.send_batch(&batch, WITHIN_SECONDS).await?.messages;
+        let arrived = |sent: &Sent| matches!(sent, Sent::Receipt(receipt) if receipt.state == "delivered");
+        ensure!(sent.len() == size && sent.iter().all(arrived), "a message was not delivered in time");
+        times.extend(std::iter::repeat_n(started.elapsed(), size));
+    }
+    Ok(times)
 }
 
 /// One message after another, each beside what it cannot do without: a commit, and a way there and back.
@@ -87,8 +123,12 @@ async fn send_until(client: Client, end: Instant) -> anyhow::Result<Vec<Duration
     Ok(times)
 }
 
+fn message() -> SendRequest {
+    SendRequest { to: "@echo".to_owned(), body: "x".repeat(BODY_BYTES), request_id: None }
+}
+
 async fn send(client: &Client) -> anyhow::Result<Duration> {
-    let request = SendRequest { to: "@echo".to_owned(), body: "x".repeat(BODY_BYTES), request_id: None };
+    let request = message();
     let started = Instant::now();
     let receipt = client.send(&request, WITHIN_SECONDS).await?;
     ensure!(receipt.state == "delivered", "a message was not delivered in time: {}", receipt.state);

@@ -34,7 +34,7 @@ pub(crate) async fn compare(
     report: &mut Report,
     root: &Path,
     in_flight: usize,
-    ours: &Rate,
+    [alone, together]: [&Rate; 2],
 ) -> anyhow::Result<()> {
     let name = format!("NATS JetStream, sync always, publish and ack: {in_flight} at once");
     let server = match tokio::task::block_in_place(server) {
@@ -43,7 +43,11 @@ pub(crate) async fn compare(
     };
     let theirs = measure(&server, &root.join(format!("nats-{in_flight}")), in_flight).await?;
     report.rated(name, &theirs.times, Some(theirs.took))?;
-    report.factor(format!("our rate / theirs, {in_flight} at once"), ours.per_second() / theirs.per_second())
+    for (how, ours) in [("a request each", alone), ("in batches", together)] {
+        let name = format!("our rate / theirs, {in_flight} at once, {how}");
+        report.factor(name, ours.per_second() / theirs.per_second())?;
+    }
+    Ok(())
 }
 
 /// The server's program.
