@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mesh_node_core::store::{Change, Row, Scan, Store, StoreError, Table};
 
 use super::journal::Frame;
@@ -55,7 +56,7 @@ impl Batch {
         for Change { table, key, value } in changes {
             let key = rows::disk_key(table, &key);
             self.frame.add(&key, value.as_deref()).map_err(failed)?;
-            self.rows.push(Written { key, value });
+            self.rows.push(Written { key: key.into(), value: value.map(Bytes::from) });
         }
         Ok(())
     }

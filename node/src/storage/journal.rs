@@ -201,7 +201,10 @@ impl Journal {
         while !rest.is_empty() {
             let (Found(key, value), after) = postcard::take_from_bytes(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            rows.push(Written { key: key.into_vec(), value: value.map(ByteBuf::into_vec) });
+            rows.push(Written {
+                key: key.into_vec().into(),
+                value: value.map(|value| value.into_vec().into()),
+            });
             rest = after;
         }
         self.end = end;

@@ -22,7 +22,7 @@ use super::journal::{Appended, Beginning, Frame, Journal};
 use super::recent::{Recent, Since};
 use super::rows::Written;
 use super::settling::{Pace, Round, Settling, settle};
-use super::snapshot::{Snapshot, Tree};
+use super::snapshot::Snapshot;
 use super::{DatabaseError, failed, schema};
 
 /// A journal's file, how long it is, and when its rounds are settled.
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl State {
-    /// Takes in the next batch. Each row comes with whether the tree has it. Nodes of the map that no snapshot shares are
+    /// Takes in the next batch. Each row comes with whether the tree may have it. Nodes of the map that no snapshot shares are
     /// changed where they are, which is why a batch keeps none of its own.
     fn take_in(&mut self, batch: Vec<(Written, bool)>) {
         for (Written { key, value }, in_tree) in batch {
@@ -78,7 +78,7 @@ pub(super) struct Open {
     pace: Pace,
     /// `None` after a failure.
     writing: Mutex<Option<Writing>>,
-    /// The lock is held to look, to swap, and to take a batch in, never over the disk.
+    /// The lock is held to look, to swap, and to take a batch in, never while something is written to the disk.
     state: RwLock<State>,
 }
 
@@ -93,7 +93,7 @@ impl Open {
         // At most two rounds, in either half first.
         for _ in 0..3 {
             while let Some(rows) = journal.read(found.commits.saturating_add(1)).map_err(failed)? {
-                let rows = found.rows.tree().compare(rows).map_err(failed)?;
+                let rows = found.rows.compare(rows).map_err(failed)?;
                 found.take_in(rows);
             }
             journal.turn(found.commits);
@@ -112,8 +112,7 @@ impl Open {
 
     /// How many batches were ever committed, and what a reader sees.
     pub(super) fn state(&self) -> (u64, Snapshot) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        (state.commits, state.rows.clone())
+        self.look(|state| (state.commits, state.rows.clone()))
     }
 
     /// Whether something failed, and nothing more will be kept.
@@ -140,7 +139,7 @@ impl Open {
         }
         match journal.append(number, &mut frame, wait).map_err(failed)? {
             Appended::Kept => {
-                let rows = self.tree_of_now().compare(rows).map_err(failed)?;
+                let rows = self.look(|state| state.rows.compare(rows)).map_err(failed)?;
                 self.change(|state| state.take_in(rows));
             }
             Appended::Full => {
@@ -148,7 +147,7 @@ impl Open {
                     self.settled(waited_for.finish()?);
                 }
                 let (commits, before) = self.state();
-                let rows = before.tree().compare(rows).map_err(failed)?;
+                let rows = before.compare(rows).map_err(failed)?;
                 let mut next = State { commits, rows: before, since: None };
                 next.take_in(rows);
                 next.settled(settle(&self.tree, &next.round(), None)?);
@@ -173,8 +172,8 @@ impl Open {
         drop(self.change(|state| state.settled(tree)));
     }
 
-    fn tree_of_now(&self) -> Tree {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).rows.tree()
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

@@ -10,26 +10,27 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use rpds::RedBlackTreeMapSync;
 
 /// Rows by their key on disk; `None` where the tree's row is gone.
 #[derive(Clone, Default)]
-pub(super) struct Recent(RedBlackTreeMapSync<Vec<u8>, Option<Vec<u8>>>);
+pub(super) struct Recent(RedBlackTreeMapSync<Bytes, Option<Bytes>>);
 
 /// A row, or that the tree's is gone.
-type Found<'a> = (&'a Vec<u8>, &'a Option<Vec<u8>>);
+type Found<'a> = (&'a Bytes, &'a Option<Bytes>);
 
 impl Recent {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         self.0.get(key)
     }
 
-    /// Puts a row, or removes one that the tree has as well, or has not.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+    /// Puts a row, or removes one that the tree may have as well, or has not.
+    pub(super) fn write(&mut self, key: Bytes, value: Option<Bytes>, in_tree: bool) {
         if value.is_some() || in_tree {
             self.0.insert_mut(key, value);
         } else {
@@ -65,8 +66,8 @@ impl Since {
         Self { round, rows: Recent::default() }
     }
 
-    /// Puts a row, or removes one that the tree now has, or has not.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+    /// Puts a row, or removes one that the tree now may have, or has not.
+    pub(super) fn write(&mut self, key: Bytes, value: Option<Bytes>, in_tree: bool) {
         let will_be = self.round.get(&key).map_or(in_tree, Option::is_some);
         self.rows.write(key, value, will_be);
     }

@@ -1,15 +1,16 @@
 //! The one table of rows: what a row is, and the layout of its keys.
 
+use bytes::Bytes;
 use mesh_node_core::store::{Scan, Table};
 use redb::TableDefinition;
 
 /// Every row of every table, by prefix byte and key.
 pub(super) const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("rows");
 
-/// A row as a batch writes it.
+/// A row as a batch writes it. Two views may hold it, so its bytes are shared.
 pub(super) struct Written {
-    pub(super) key: Vec<u8>,
-    pub(super) value: Option<Vec<u8>>,
+    pub(super) key: Bytes,
+    pub(super) value: Option<Bytes>,
 }
 
 /// The key on disk.

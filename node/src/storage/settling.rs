@@ -102,8 +102,8 @@ fn write(transaction: &redb::WriteTransaction, round: &Round, opens: Option<u64>
     let mut rows = transaction.open_table(rows::ROWS)?;
     for (key, value) in round.rows.iter() {
         match value {
-            Some(value) => rows.insert(key.as_slice(), value.as_slice())?,
-            None => rows.remove(key.as_slice())?,
+            Some(value) => rows.insert(&**key, &**value)?,
+            None => rows.remove(&**key)?,
         };
     }
     let mut meta = transaction.open_table(schema::META)?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mesh_node_core::store::{Row, Scan, Store, StoreError, Table, merge};
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, StorageError};
 
@@ -15,20 +16,9 @@ use super::{DatabaseError, failed, rows};
 /// sees are not let go while it lives, so drop it after one request.
 #[derive(Clone)]
 pub struct Snapshot {
-    tree: Tree,
+    /// The tree as it was last made durable.
+    tree: Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     recent: Recent,
-}
-
-/// The tree as it was last made durable.
-#[derive(Clone)]
-pub(super) struct Tree(Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>);
-
-impl Tree {
-    /// The rows of a batch, each with whether it is in the tree. It is only looked for where it is removed.
-    pub(super) fn compare(&self, rows: Vec<Written>) -> Result<Vec<(Written, bool)>, StorageError> {
-        let found = |row: &Written| Ok(row.value.is_none() && self.0.get(row.key.as_slice())?.is_some());
-        rows.into_iter().map(|row| found(&row).map(|found| (row, found))).collect()
-    }
 }
 
 impl fmt::Debug for Snapshot {
@@ -47,7 +37,7 @@ impl Snapshot {
     /// The tree as it is now, and nothing on top.
     pub(super) fn of(tree: &redb::Database) -> Result<Self, DatabaseError> {
         let rows = tree.begin_read().map_err(failed)?.open_table(rows::ROWS).map_err(failed)?;
-        Ok(Self { tree: Tree(Arc::new(rows)), recent: Recent::default() })
+        Ok(Self { tree: Arc::new(rows), recent: Recent::default() })
     }
 
     /// What is not in the tree yet.
@@ -60,19 +50,26 @@ impl Snapshot {
         Self { recent, ..self }
     }
 
-    pub(super) fn tree(&self) -> Tree {
-        self.tree.clone()
+    /// The rows of the next batch, each with whether the tree may have it. That matters where a row is removed, and needs a
+    /// look only where one is on top: where none is, a mark that the tree's is gone does no harm if there is none.
+    pub(super) fn compare(&self, rows: Vec<Written>) -> Result<Vec<(Written, bool)>, StorageError> {
+        let may_have = |row: &Written| match (&row.value, self.recent.get(&row.key)) {
+            (Some(_), _) => Ok(false),
+            (None, None | Some(None)) => Ok(true),
+            (None, Some(Some(_))) => Ok(self.tree.get(&*row.key)?.is_some()),
+        };
+        rows.into_iter().map(|row| may_have(&row).map(|may_have| (row, may_have))).collect()
     }
 
-    /// Writes a row on top, or removes one that the tree has as well, or has not. Other views do not see it.
-    pub(super) fn write(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, in_tree: bool) {
+    /// Writes a row on top, or removes one that the tree may have as well, or has not. Other views do not see it.
+    pub(super) fn write(&mut self, key: Bytes, value: Option<Bytes>, in_tree: bool) {
         self.recent.write(key, value, in_tree);
     }
 
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         match self.recent.get(key) {
-            Some(row) => Ok(row.clone()),
-            None => Ok(self.tree.0.get(key)?.map(|value| value.value().to_vec())),
+            Some(row) => Ok(row.as_ref().map(|value| value.to_vec())),
+            None => Ok(self.tree.get(key)?.map(|value| value.value().to_vec())),
         }
     }
 
@@ -81,7 +78,7 @@ impl Snapshot {
         let range = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
         let recent =
             self.recent.range(range).map(|(key, value)| (rows::without_table(key), value.as_deref()));
-        let tree = self.tree.0.range::<&[u8]>(range)?.map(row);
+        let tree = self.tree.range::<&[u8]>(range)?.map(row);
         if scan.backwards {
             merge(recent.rev(), tree.rev(), true, scan.limit)
         } else {
