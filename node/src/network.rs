@@ -39,7 +39,7 @@ use mesh_protocol::close::CloseCode;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{MeshView, OverQuota};
 use mesh_protocol::policy::{Grant, Permission};
-use mesh_protocol::record::{Advertisement, Lifecycle, NodeRecord, SignedRecord};
+use mesh_protocol::record::{Advertisement, Lifecycle, SignedRecord, VerifiedRecord};
 use mesh_protocol::revocation::RevocationList;
 use mesh_protocol::root::RootKey;
 use rand::rngs::StdRng;
@@ -274,10 +274,10 @@ impl Network {
         self.shared.membership().view(now.node)
     }
 
-    /// The newest records, this node's own included.
+    /// The newest records, this node's own included, as their owners signed them.
     #[must_use]
-    pub fn records(&self) -> Vec<NodeRecord> {
-        self.shared.membership().directory().iter().map(|(_, entry)| entry.record().clone()).collect()
+    pub fn records(&self) -> Vec<VerifiedRecord> {
+        self.shared.membership().directory().iter().map(|(_, entry)| entry.verified().clone()).collect()
     }
 
     /// The newest record of one node, as its owner signed it.

@@ -10,7 +10,7 @@ use mesh_protocol::address::Name;
 use mesh_protocol::api::node::ExecutorView;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{PeerState, PeerView, SeenBy};
-use mesh_protocol::record::{AgentState, Capabilities, Lifecycle, NodeRecord};
+use mesh_protocol::record::{AgentState, Capabilities, Lifecycle, NodeRecord, VerifiedRecord};
 
 use crate::identity::{Admission, Exclusion};
 
@@ -30,7 +30,7 @@ pub struct Sources<'a> {
     /// What membership makes of the others.
     pub peers: &'a [PeerView],
     /// The newest records.
-    pub records: &'a [NodeRecord],
+    pub records: &'a [VerifiedRecord],
 }
 
 /// Members named as those that reach another one, or do not. The others are counted.
@@ -40,7 +40,7 @@ const SEEN_BY_SHOWN: usize = 3;
 #[must_use]
 pub fn look(sources: &Sources<'_>) -> Arc<View> {
     let records: BTreeMap<NodeId, &NodeRecord> =
-        sources.records.iter().map(|record| (record.node, record)).collect();
+        sources.records.iter().map(VerifiedRecord::record).map(|record| (record.node, record)).collect();
     let here = Member {
         name: sources.name.clone(),
         contact: Contact::Here,

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mesh_node_core::event::Event;
 use mesh_node_core::machine::Machine;
@@ -16,6 +17,7 @@ use mesh_protocol::policy::{Grant, Trust};
 use mesh_protocol::record::{Advertisement, Capabilities, Load, ProtocolRange, SignedRecord};
 use mesh_protocol::revocation::RevocationList;
 use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::Instant;
 
 use crate::agents::Agents;
 use crate::clock::Clock;
@@ -25,6 +27,10 @@ use crate::network::{Network, Observer};
 use crate::sight::{self, Sources};
 use crate::storage::Database;
 use crate::writer::{SubmitError, WriterHandle};
+
+/// Between two looks that news makes: a mesh that meets or heals has news by the hundred, each look is over all members,
+/// and nobody reads faster. The first news after a quiet while is seen at once.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What the lookout watches and tells.
 pub(super) struct Parts {
@@ -84,6 +90,7 @@ impl Lookout {
     pub(super) async fn run(self: Arc<Self>, network: Network) {
         let mut executor = self.parts.executor.clone();
         loop {
+            let next = Instant::now() + LOOK_EVERY;
             self.look(&network).await;
             tokio::select! {
                 biased;
@@ -94,6 +101,7 @@ impl Lookout {
                     Err(_) => self.news.notified().await,
                 },
             }
+            tokio::time::sleep_until(next).await;
         }
     }
 

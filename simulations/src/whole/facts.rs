@@ -11,7 +11,7 @@ use mesh_protocol::api::job::JobView;
 use mesh_protocol::api::node::PeerOutbox;
 use mesh_protocol::id::NodeId;
 use mesh_protocol::peer::{MeshView, PeerState};
-use mesh_protocol::record::SignedRecord;
+use mesh_protocol::record::{RecordVersion, SignedRecord};
 
 use super::agent::Script;
 use super::ledger::{Book, Number};
@@ -58,6 +58,9 @@ pub struct NodeFacts {
     pub quarantined: u64,
 }
 
+/// Bodies of records, by owner and version.
+pub(super) type Bodies = BTreeMap<(NodeId, RecordVersion), BTreeSet<Vec<u8>>>;
+
 /// All of it.
 #[derive(Debug)]
 pub struct Facts {
@@ -71,8 +74,8 @@ pub struct Facts {
     pub sightings: Vec<Sighting>,
     /// Nodes that some other node called a duplicate.
     pub duplicates: BTreeSet<NodeId>,
-    /// Records as they were seen, by owner and version: whoever shows another body made it up.
-    pub bodies: BTreeSet<(NodeId, u64, u64, Vec<u8>)>,
+    /// Bodies of records as they were seen, by owner and version: whoever shows another one made it up.
+    pub bodies: Bodies,
     /// How long the healed world took to come to rest, in virtual milliseconds; `None` when it did not.
     pub rests_after_ms: Option<u64>,
     /// Tasks at work in the end, over all nodes.

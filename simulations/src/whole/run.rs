@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::check::{self, Broken};
-use super::facts::{Facts, NodeFacts, Sighting};
+use super::facts::{Bodies, Facts, NodeFacts, Sighting};
 use super::operation::{self, Deed, Operation};
 use super::scenario::Scenario;
 use super::world::{Backup, World};
@@ -120,7 +120,7 @@ struct Run<'a> {
     met: bool,
     sightings: Vec<Sighting>,
     duplicates: BTreeSet<NodeId>,
-    bodies: BTreeSet<(NodeId, u64, u64, Vec<u8>)>,
+    bodies: Bodies,
 }
 
 impl<'a> Run<'a> {
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
             met: false,
             sightings: Vec::new(),
             duplicates: BTreeSet::new(),
-            bodies: BTreeSet::new(),
+            bodies: Bodies::new(),
         };
         run.world.start_all().await?;
         if !scenario.has_faults() {
@@ -294,7 +294,14 @@ impl<'a> Run<'a> {
         self.world.note_outcomes().await;
         let at_ms = self.world.now_ms();
         for observer in 0..self.world.len() {
-            self.bodies.extend(self.world.bodies(observer));
+            for seen in self.world.records(observer) {
+                let (record, body) = (seen.record(), &seen.signed().body);
+                let bodies = self.bodies.entry((record.node, record.version)).or_default();
+                // Nearly always it was seen before.
+                if !bodies.contains(body) {
+                    bodies.insert(body.clone());
+                }
+            }
             let Some(view) = self.world.view(observer) else { continue };
             let twice = view.peers.iter().filter(|peer| peer.state == PeerState::Duplicate);
             self.duplicates.extend(twice.map(|peer| peer.node));

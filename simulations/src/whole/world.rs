@@ -13,7 +13,8 @@ use mesh_node_core::broker::conversation::Message;
 use mesh_node_core::store::scan_prefix;
 use mesh_node_core::view::{Contact, Member};
 use mesh_protocol::id::NodeId;
-use mesh_protocol::peer::{MeshView, PeerView};
+use mesh_protocol::peer::MeshView;
+use mesh_protocol::record::VerifiedRecord;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
@@ -351,17 +352,12 @@ impl World {
         Some(self.machines.get(index)?.running.as_ref()?.node.network().view())
     }
 
-    /// The records one node has: owner, version and body.
-    pub(super) fn bodies(&self, index: usize) -> Vec<(NodeId, u64, u64, Vec<u8>)> {
-        let Some(running) = self.machines.get(index).and_then(|machine| machine.running.as_ref()) else {
-            return Vec::new();
-        };
-        let network = running.node.network();
-        let body = |peer: &PeerView| {
-            let version = peer.version?;
-            Some((peer.node, version.epoch, version.ver, network.signed_record(peer.node)?.body))
-        };
-        network.view().peers.iter().filter_map(body).collect()
+    /// The records one node has of others.
+    pub(super) fn records(&self, index: usize) -> impl Iterator<Item = VerifiedRecord> {
+        let machine = self.machines.get(index);
+        let running = machine.and_then(|machine| machine.running.as_ref());
+        let records = running.map(|running| running.node.network().records()).unwrap_or_default();
+        records.into_iter().filter(move |record| machine.is_some_and(|it| it.id != record.record().node))
     }
 
     /// How many connections one node has.

@@ -3,21 +3,19 @@
 //!
 //! Excused: owners whose disk went back or whose home ran twice, as they said two things under one number.
 
-use std::collections::BTreeMap;
-
 use mesh_protocol::peer::PeerView;
+use mesh_protocol::record::RecordVersion;
 
 use crate::whole::facts::Facts;
 
 pub(super) fn judge(facts: &Facts) -> Vec<String> {
     let mut broken = Vec::new();
-    let mut seen = BTreeMap::new();
-    for (owner, epoch, ver, body) in &facts.bodies {
+    for ((owner, version), bodies) in &facts.bodies {
         let machine = facts.machine_of(*owner);
         let excused = machine.is_some_and(|machine| facts.book.was_set_back(machine));
-        let known = seen.entry((*owner, *epoch, *ver)).or_insert(body);
-        if *known != body && !excused {
-            broken.push(format!("record ({epoch}, {ver}) of {} was seen with two bodies", owner.short()));
+        if bodies.len() > 1 && !excused {
+            let (RecordVersion { epoch, ver }, count) = (version, bodies.len());
+            broken.push(format!("record ({epoch}, {ver}) of {} was seen with {count} bodies", owner.short()));
         }
     }
     for (index, node) in &facts.nodes {
