@@ -19,6 +19,9 @@ use crate::time::NodeTime;
 use crate::turn::Turn;
 use crate::{broker, jobs};
 
+/// Reminders looked at first; where all of them are due, as many as are handled at once.
+const DUE_FEW: usize = 4;
+
 /// What is due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Deadline {
@@ -70,7 +73,12 @@ pub(crate) fn set(turn: &mut Turn<'_, '_>, at: NodeTime, what: Deadline) {
 
 /// Handles what is due, a bounded number at once, and asks to be woken for the rest.
 pub(crate) fn handle_due(turn: &mut Turn<'_, '_>) -> Result<(), StoreError> {
-    for ((at, unique), what) in scan_prefix::<Deadline>(turn.tx, &(), DUE_BATCH)? {
+    let mut next = scan_prefix::<Deadline>(turn.tx, &(), DUE_FEW)?;
+    // Most times it is one, before hundreds of which nothing is due for days.
+    if next.len() >= DUE_FEW && next.iter().all(|((at, _), _)| *at <= turn.now.node) {
+        next = scan_prefix::<Deadline>(turn.tx, &(), DUE_BATCH)?;
+    }
+    for ((at, unique), what) in next {
         if at > turn.now.node {
             break;
         }

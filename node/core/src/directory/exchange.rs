@@ -262,9 +262,10 @@ fn differing(ours: &[BucketHash], theirs: &[BucketHash]) -> Selection {
 }
 
 fn entries_in(directory: &Directory, selected: Selection) -> impl Iterator<Item = (&NodeId, &Entry)> {
-    let bits = selected.into_iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
-    let chosen = (0..=u8::MAX).zip(bits).filter(|(_, chosen)| *chosen);
-    chosen.flat_map(|(bucket, _)| directory.in_bucket(bucket))
+    directory.iter().filter(move |(node, _)| {
+        let [bucket, ..] = *node.as_bytes();
+        selected.get(usize::from(bucket / 8)).is_some_and(|byte| byte >> (bucket % 8) & 1 == 1)
+    })
 }
 
 fn digest(
