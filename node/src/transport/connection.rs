@@ -14,14 +14,14 @@ use mesh_protocol::limits::DATAGRAM_BYTES_MAX;
 use mesh_protocol::peer::BootId;
 use mesh_protocol::record::RecordVersion;
 use mesh_protocol::stream::StreamKind;
-use quinn::SendDatagramError;
+use quinn::{SendDatagramError, VarInt};
 use thiserror::Error;
 use tokio::sync::{Mutex, mpsc};
 
 use super::inbound::{ARRIVALS_MAX, Inbound};
 use super::line::Line;
 use super::paths::{Hold, Paths};
-use super::settings::CARRIER_SEND_WINDOW;
+use super::settings::{CARRIER_SEND_WINDOW, CARRIER_STREAMS_MAX};
 use super::stream::halves;
 use super::{CloseReason, Receiver, Sender, StreamError};
 use crate::identity::Admission;
@@ -110,6 +110,7 @@ impl Connection {
         };
         if purpose == Purpose::Carrier {
             line.quic.set_send_window(CARRIER_SEND_WINDOW);
+            line.quic.set_max_concurrent_bi_streams(VarInt::from_u32(u32::from(CARRIER_STREAMS_MAX)));
         }
         let (arrive, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let inbound = Inbound {

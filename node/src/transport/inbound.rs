@@ -2,7 +2,7 @@
 //!
 //! A stream is handed out once its kind byte is here. A peer may open streams and send nothing on them, so each waits
 //! for its byte on its own and for a limited time, and none holds up the others. Streams nobody takes are bounded by
-//! what the peer may have open, [`STREAMS_MAX`].
+//! what the peer may have open, [`CARRIER_STREAMS_MAX`] at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::Arrival;
 use super::line::Line;
-use super::settings::STREAMS_MAX;
+use super::settings::CARRIER_STREAMS_MAX;
 use super::stream::{Receiver, Sender, halves};
 use crate::identity::{Admission, Exclusion};
 
 /// How long an opened stream may take to say its kind.
 const KIND_WITHIN: Duration = Duration::from_secs(5);
-/// Streams that wait to be taken: as many as the peer may have open.
-pub(super) const ARRIVALS_MAX: usize = STREAMS_MAX as usize;
+/// Streams that wait to be taken: as many as the peer may have open on any connection.
+pub(super) const ARRIVALS_MAX: usize = CARRIER_STREAMS_MAX as usize;
 
 /// What the task of one connection works with. It holds no [`super::Connection`], so that dropping the last one ends
 /// the connection and with it this task.

@@ -13,8 +13,11 @@ const RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
 const STREAM_RECEIVE_WINDOW: u32 = 1024 * 1024;
 /// Bytes we keep for sending on one connection.
 const SEND_WINDOW: u64 = 8 * 1024 * 1024;
-/// Streams a peer may have open on one connection: questions and bulk transfers at once.
-pub(super) const STREAMS_MAX: u16 = 256;
+/// Streams a peer may have open on one link: its questions, comparisons and what it delivers at once, and again as many.
+/// The library sets each aside when a connection begins, which costs every link time and memory.
+const LINK_STREAMS_MAX: u16 = 64;
+/// The same on a carrier: every pair its member carries.
+pub(super) const CARRIER_STREAMS_MAX: u16 = 256;
 /// Bytes of datagrams kept in each direction; older ones are dropped first, as probes may be.
 const DATAGRAM_BUFFER: usize = 1024 * 1024;
 /// Handshakes that may wait for us before more are refused. The library's own default is 65,536.
@@ -112,7 +115,7 @@ pub(super) fn transport_config(profile: Profile) -> TransportConfig {
         .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
         .stream_receive_window(VarInt::from_u32(STREAM_RECEIVE_WINDOW))
         .send_window(SEND_WINDOW)
-        .max_concurrent_bidi_streams(VarInt::from_u32(u32::from(STREAMS_MAX)))
+        .max_concurrent_bidi_streams(VarInt::from_u32(u32::from(LINK_STREAMS_MAX)))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
         .datagram_send_buffer_size(DATAGRAM_BUFFER);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use mesh_node::limits::{PEER_EXCHANGES_AT_ONCE, PEER_QUESTIONS_AT_ONCE, RELAY_PAIRS_MAX};
 use mesh_node::transport::{
     CloseReason, Connection, DialCause, Endpoint, Paths, PeerRefusal, Purpose, Receiver, Sender, Socket,
 };
@@ -228,4 +229,26 @@ async fn an_outsider_and_a_revoked_member_are_refused_through_a_relay_as_they_ar
     b.member.admission.apply(&mesh.revoke(1, &[a.member.id]));
     let error = soon(a.relayed.dial(b.member.id, 7, &plan(&[address]))).await.unwrap_err();
     assert_eq!(error.cause, DialCause::Refused(PeerRefusal::Revoked));
+}
+
+/// Streams that one end may have open before it waits for one to end.
+async fn opened_at_once(connection: &Connection) -> usize {
+    let mut open = Vec::new();
+    let within = std::time::Duration::from_millis(500);
+    while let Ok(stream) = tokio::time::timeout(within, connection.open(StreamKind::Relay)).await {
+        open.push(stream.unwrap());
+    }
+    open.len()
+}
+
+#[tokio::test]
+async fn a_carrier_has_room_for_every_pair_and_a_link_for_fewer_streams() {
+    let mesh = Mesh::new(1);
+    let (a, relay) = (Walled::start(&mesh, 1), mesh.member(2));
+    let (_ours, _theirs, [carrier, _there]) = a.carrier(&relay).await;
+    // Hello's and one more are open already.
+    assert_eq!(opened_at_once(&carrier).await, RELAY_PAIRS_MAX - 2);
+    let (link, _there) = connect(&a.member, &relay).await;
+    let on_link = opened_at_once(&link).await;
+    assert!((PEER_QUESTIONS_AT_ONCE + PEER_EXCHANGES_AT_ONCE..RELAY_PAIRS_MAX).contains(&on_link));
 }
