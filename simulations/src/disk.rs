@@ -92,9 +92,15 @@ impl Stored {
         self.pending.push(Pending::Resize(len));
     }
 
+    /// Does to the durable image what was done to the live one: it differs by that alone. Taking over the live one whole
+    /// would share its chunks, and each next write of a few bytes would copy one.
     fn sync(&mut self) {
-        self.durable = self.live.clone();
-        self.pending.clear();
+        for pending in self.pending.drain(..) {
+            match pending {
+                Pending::Write { offset, data } => self.durable.write(offset, &data),
+                Pending::Resize(len) => self.durable.set_len(len),
+            }
+        }
     }
 
     /// What a power cut leaves.

@@ -10,6 +10,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// A seed makes and drops whole nodes, and each thread has its own: the system's allocator asks the kernel for memory
+/// much more often, a page at a time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Whole meshes and their parts in virtual time, on the shipped code.
 #[derive(Debug, Parser)]
 #[command(name = "mesh-simulations", disable_help_subcommand = true)]

@@ -8,8 +8,7 @@
 //!
 //! Invariants: the plug of a life that is over moves nothing, in either direction; a cut stops what is flying too.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,12 +74,12 @@ struct State {
     weather: Weather,
     trace: Trace,
     counts: Counts,
-    flying: BinaryHeap<Reverse<(u64, u64)>>,
-    packets: BTreeMap<u64, Packet>,
+    /// By when they arrive, in microseconds, and by their number.
+    flying: BTreeMap<(u64, u64), Packet>,
     number: u64,
-    plugs: BTreeMap<SocketAddr, Place>,
+    plugs: HashMap<SocketAddr, Place>,
     /// Ways: how long each is, and when the last packet arrives on it, in microseconds.
-    ways: BTreeMap<(SocketAddr, SocketAddr), (u64, u64)>,
+    ways: HashMap<(SocketAddr, SocketAddr), (u64, u64)>,
     /// How many cuts hold up packets from one address to another.
     cuts: BTreeMap<(SocketAddr, SocketAddr), u32>,
 }
@@ -109,11 +108,10 @@ impl Network {
             weather,
             trace: Trace::default(),
             counts: Counts::default(),
-            flying: BinaryHeap::new(),
-            packets: BTreeMap::new(),
+            flying: BTreeMap::new(),
             number: 0,
-            plugs: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            plugs: HashMap::new(),
+            ways: HashMap::new(),
             cuts: BTreeMap::new(),
         };
         let shared = Shared { state: Mutex::new(state), earlier: Notify::new(), start: Instant::now() };
@@ -250,23 +248,23 @@ impl State {
             self.counts.lost += 1;
             return false;
         }
-        let first = self.flying.peek().map(|Reverse((at, _))| *at);
+        let first = self.flying.first_key_value().map(|((at, _), _)| *at);
         for copy in 0..copies {
             self.number += 1;
-            self.flying.push(Reverse((at + copy * JITTER_US, self.number)));
-            self.packets.insert(self.number, Packet { from, to, bytes: bytes.to_vec() });
+            let packet = Packet { from, to, bytes: bytes.to_vec() };
+            self.flying.insert((at + copy * JITTER_US, self.number), packet);
         }
         first.is_none_or(|first| at < first)
     }
 
     /// Puts what is due into the inboxes. When the next packet is due.
     fn deliver(&mut self, now: u64) -> Option<u64> {
-        while let Some(Reverse((at, number))) = self.flying.peek().copied() {
+        while let Some(first) = self.flying.first_entry() {
+            let (at, _) = *first.key();
             if at > now {
                 return Some(at);
             }
-            self.flying.pop();
-            let Some(Packet { from, to, bytes }) = self.packets.remove(&number) else { continue };
+            let Packet { from, to, bytes } = first.remove();
             let cut = self.cuts.contains_key(&(from, to));
             match self.plugs.get_mut(&to).filter(|place| !cut && place.inbox.len() < INBOX_MAX) {
                 Some(place) => {
