@@ -4,6 +4,8 @@
 
 #[path = "api/access.rs"]
 mod access;
+#[path = "api/answers.rs"]
+mod answers;
 #[path = "api/client.rs"]
 mod client;
 #[path = "api/http.rs"]

@@ -37,7 +37,7 @@ const FOR_AGENTS: [&str; 21] = [
 /// The request line of an operation, its varying part filled in.
 fn line(operation: Operation) -> String {
     let id = match operation.path().starts_with("/v1/jobs") {
-        true => crate::scripted::JOB.to_string(),
+        true => crate::answers::JOB.to_string(),
         false => "abcd1234".to_owned(),
     };
     let path = operation.path().replace("{id}", &id).replace("{peer}", "borea");

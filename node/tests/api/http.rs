@@ -2,7 +2,8 @@
 
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 
-use crate::scripted::{JOB, MISSING};
+use crate::answers::JOB;
+use crate::scripted::MISSING;
 use crate::world::World;
 
 const JSON: &str = "Content-Type: application/json\r\n";

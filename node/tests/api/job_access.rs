@@ -12,7 +12,7 @@ use mesh_node::api::v1::scope::Scope;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::scripted::JOB;
+use crate::answers::JOB;
 use crate::tenants::{self, METRICS_TOKEN, Tenants, credential, key, private, refused, with};
 use crate::world::Answer;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mesh_node::api::v1::limits::{Limits, Share};
 use tokio::io::AsyncWriteExt;
 
-use crate::scripted::{JOB, USED_KEY};
+use crate::answers::JOB;
+use crate::scripted::USED_KEY;
 use crate::tenants::{Tenants, refused};
 use crate::world::Answer;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mesh_node::api::operation::Operation;
 use mesh_node::service::{FlightFilter, MessageFilter};
-use mesh_protocol::api::ask::{AskCommand, ResolveRequest, SendBatch, SendRequest, Sent};
+use mesh_protocol::api::ask::{AskCommand, ResolveRequest, SendBatch, SendRequest};
 use mesh_protocol::api::job::{JobFilter, RunRequest};
 use mesh_protocol::api::mesh::{ExpelRequest, GrantRequest, InviteRequest};
 use mesh_protocol::flight::FlightState;
@@ -13,7 +13,8 @@ use mesh_protocol::job::{CODE_BYTES_MAX, JobStatus, Language};
 use mesh_protocol::policy::Trust;
 use proptest::prelude::*;
 
-use crate::scripted::{self, EVIDENCE, JOB};
+use crate::answers::{self, JOB};
+use crate::scripted::EVIDENCE;
 use crate::world::World;
 
 fn expel(peer: &str) -> ExpelRequest {
@@ -30,28 +31,26 @@ async fn asks_and_messages_go_there_and_come_back() {
     let world = World::new();
     let client = world.client();
     let conversation = ConversationId::from_bytes([2; 16]);
-    assert_eq!(client.status().await.unwrap(), scripted::status());
+    assert_eq!(client.status().await.unwrap(), answers::status());
     assert_eq!(client.doctor().await.unwrap()[0].name, "socket");
     assert_eq!(client.whoami().await.unwrap().may.len(), Operation::ALL.len());
-    assert_eq!(client.agents().await.unwrap(), [scripted::agent("@reviewer")]);
+    assert_eq!(client.agents().await.unwrap(), [answers::agent("@reviewer")]);
     let to = || "@reviewer".to_owned();
-    assert_eq!(client.resolve(&ResolveRequest { to: to() }).await.unwrap(), scripted::agent("@reviewer"));
+    assert_eq!(client.resolve(&ResolveRequest { to: to() }).await.unwrap(), answers::agent("@reviewer"));
     let send = SendRequest { to: to(), body: "hello".into(), request_id: None };
-    assert_eq!(client.send(&send, 3).await.unwrap(), scripted::receipt(None));
+    assert_eq!(client.send(&send, 3).await.unwrap(), answers::receipt(None));
     let many = SendBatch { messages: vec![send.clone(), SendRequest { body: "again".into(), ..send }] };
-    let [first, second] = &client.send_batch(&many, 4).await.unwrap().messages[..] else { panic!() };
-    assert_eq!(*first, Sent::Receipt(scripted::receipt(None)));
-    assert!(matches!(second, Sent::Error(error) if error.code == "not_granted"), "{second:?}");
+    assert_eq!(client.send_batch(&many, 4).await.unwrap(), answers::sent_batch());
     let of = MessageFilter { conversation: Some(conversation), agent: Some("reviewer".parse().unwrap()) };
     assert_eq!(client.messages(&of, 7).await.unwrap(), []);
     let ask = AskCommand { to: to(), task: "look".into(), request_id: None, deadline_seconds: None };
     let flight_id = FlightId::from_bytes([1; 16]);
-    assert_eq!(client.ask(&ask).await.unwrap(), scripted::receipt(Some(flight_id)));
+    assert_eq!(client.ask(&ask).await.unwrap(), answers::receipt(Some(flight_id)));
     let waiting = FlightFilter { state: Some(FlightState::Waiting) };
-    let running = scripted::flight(FlightState::Running);
+    let running = answers::flight(FlightState::Running);
     assert_eq!(client.flights(&waiting, 500).await.unwrap(), std::slice::from_ref(&running));
     assert_eq!(client.flight("abcd1234", 0).await.unwrap(), running);
-    assert_eq!(client.cancel_flight("abcd1234").await.unwrap(), scripted::cancelled());
+    assert_eq!(client.cancel_flight("abcd1234").await.unwrap(), answers::cancelled());
     let expected = [
         "status operator".to_owned(),
         "doctor operator".to_owned(),
@@ -73,8 +72,8 @@ async fn asks_and_messages_go_there_and_come_back() {
 async fn jobs_and_trust_go_there_and_come_back() {
     let world = World::new();
     let client = world.client();
-    let running = scripted::job(JOB, JobStatus::Running);
-    assert_eq!(client.run(&job("print(1)")).await.unwrap(), scripted::job_receipt());
+    let running = answers::job(JOB, JobStatus::Running);
+    assert_eq!(client.run(&job("print(1)")).await.unwrap(), answers::job_receipt());
     let filter = JobFilter {
         status: Some(JobStatus::Running),
         language: Some(Language::Python),
@@ -84,25 +83,25 @@ async fn jobs_and_trust_go_there_and_come_back() {
     assert_eq!((page.jobs, page.next_cursor.as_deref()), (vec![running.clone()], Some("12:job")));
     assert_eq!(client.job_events(JOB, 7, 0).await.unwrap().next_cursor, 7);
     assert_eq!(client.job_outputs(JOB).await.unwrap(), []);
-    assert_eq!(client.job_capabilities().await.unwrap(), scripted::capabilities());
+    assert_eq!(client.job_capabilities().await.unwrap(), answers::capabilities());
     assert_eq!(client.attestation(JOB).await.unwrap(), "envelope");
     assert_eq!(client.result_artifact(JOB).await.unwrap(), "artifact");
     assert_eq!(client.job(JOB).await.unwrap(), running);
     assert_eq!(client.job_result(JOB, 0).await.unwrap(), running);
-    assert_eq!(client.cancel_job(JOB).await.unwrap(), scripted::cancelled());
+    assert_eq!(client.cancel_job(JOB).await.unwrap(), answers::cancelled());
     assert_eq!(client.evidence(JOB).await.unwrap(), EVIDENCE);
-    assert_eq!(client.outboxes().await.unwrap(), [scripted::outbox("borea")]);
-    assert_eq!(client.discard_outbox("borea").await.unwrap(), scripted::outbox("borea"));
+    assert_eq!(client.outboxes().await.unwrap(), [answers::outbox("borea")]);
+    assert_eq!(client.discard_outbox("borea").await.unwrap(), answers::outbox("borea"));
     let invite = InviteRequest { ttl_seconds: 60, trust: Trust::Mine };
-    assert_eq!(client.invite(&invite).await.unwrap(), scripted::ticket());
+    assert_eq!(client.invite(&invite).await.unwrap(), answers::ticket());
     let (allow, deny) = (Vec::new(), Vec::new());
     let grant = GrantRequest { peer: "borea".into(), trust: None, allow, deny, agents: None };
-    assert_eq!(client.grant(&grant).await.unwrap(), scripted::granted("borea"));
-    assert_eq!(client.revoke(&expel("borea")).await.unwrap(), scripted::expelled("borea"));
-    assert_eq!(client.block(&expel("borea")).await.unwrap(), scripted::expelled("borea"));
-    assert_eq!(client.unblock("borea").await.unwrap(), scripted::expelled("borea"));
-    assert_eq!(client.route("borea").await.unwrap(), scripted::route("borea"));
-    assert_eq!(client.ping("borea").await.unwrap(), scripted::pong("borea"));
+    assert_eq!(client.grant(&grant).await.unwrap(), answers::granted("borea"));
+    assert_eq!(client.revoke(&expel("borea")).await.unwrap(), answers::expelled("borea"));
+    assert_eq!(client.block(&expel("borea")).await.unwrap(), answers::expelled("borea"));
+    assert_eq!(client.unblock("borea").await.unwrap(), answers::expelled("borea"));
+    assert_eq!(client.route("borea").await.unwrap(), answers::route("borea"));
+    assert_eq!(client.ping("borea").await.unwrap(), answers::pong("borea"));
     client.shutdown().await.unwrap();
     let expected = [
         "run operator python 8 bytes".to_owned(),
@@ -174,6 +173,6 @@ proptest! {
             let world = World::new();
             world.client().unblock(&peer).await.unwrap()
         });
-        prop_assert_eq!(reply, scripted::expelled(&peer));
+        prop_assert_eq!(reply, answers::expelled(&peer));
     }
 }

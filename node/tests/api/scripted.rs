@@ -1,34 +1,32 @@
 //! A service that answers with fixed views, keeps a line of what it was asked, and ends flights and jobs when told.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use bytes::Bytes;
 use mesh_node::service::{EventCursor, FlightFilter, JobLoad, MessageFilter, Principal, Service};
 use mesh_protocol::api::ask::{
-    AgentView, AskCommand, CancelReply, DeliveryPhase, FlightView, MessageView, Receipt, ResolveRequest,
-    SendRequest, Sent, SentBatch, Whoami,
+    AgentView, AskCommand, CancelReply, FlightView, MessageView, Receipt, ResolveRequest, SendRequest,
+    SentBatch, Whoami,
 };
 use mesh_protocol::api::error::{ApiError, ErrorKind};
 use mesh_protocol::api::job::{
-    AttestationCapability, AttestationView, EventPage, JobBounds, JobCapabilities, JobFilter, JobPage,
-    JobReceipt, JobView, OutputView, RunRequest,
+    EventPage, JobCapabilities, JobFilter, JobPage, JobReceipt, JobView, OutputView, RunRequest,
 };
 use mesh_protocol::api::mesh::{
     ExpelReply, ExpelRequest, GrantReply, GrantRequest, InviteReply, InviteRequest, PingReply, RouteView,
 };
-use mesh_protocol::api::node::{Check, ConnectionCounts, ExecutorView, OutboxView, PeerOutbox, Status};
+use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::evidence::canonical::Value;
 use mesh_protocol::evidence::chain::Chain;
 use mesh_protocol::evidence::event::EventKind;
 use mesh_protocol::evidence::limits;
 use mesh_protocol::flight::FlightState;
-use mesh_protocol::id::{ConversationId, FlightId, JobId, MessageId, NodeId, TicketId};
-use mesh_protocol::isolation::IsolationClass;
-use mesh_protocol::job::{JobLimits, JobStatus, Language};
-use mesh_protocol::policy::{PermissionProfile, Trust};
+use mesh_protocol::id::{FlightId, JobId};
+use mesh_protocol::job::JobStatus;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
+
+use crate::answers::{self, JOB, NODE};
 
 /// A flight of this ref is not there.
 pub(crate) const MISSING: &str = "missing";
@@ -38,8 +36,6 @@ pub(crate) const SILENT: &str = "@silent";
 pub(crate) const USED_KEY: &str = "used";
 /// The bytes of every job's evidence: not text, so that any conversion on the way would show.
 pub(crate) const EVIDENCE: &[u8] = &[0, 0xff, b'{', 0x80, b'\n'];
-
-pub(crate) const NODE: NodeId = NodeId::from_bytes([7; 32]);
 
 pub(crate) struct Scripted {
     calls: Mutex<Vec<String>>,
@@ -99,186 +95,10 @@ impl Scripted {
     }
 }
 
-pub(crate) fn status() -> Status {
-    Status {
-        node: NODE,
-        name: "atlas".into(),
-        mesh: None,
-        root: false,
-        version: "0.1.0".into(),
-        uptime_ms: 1,
-        addresses: vec!["127.0.0.1:1".into()],
-        executor: ExecutorView::default(),
-        agents: 1,
-        open_tickets: 0,
-        peers: Vec::new(),
-        flights_open: 0,
-        jobs_open: 0,
-        isolated: false,
-        warnings: Vec::new(),
-        connections: ConnectionCounts::default(),
-    }
-}
-
-pub(crate) fn agent(to: &str) -> AgentView {
-    AgentView {
-        address: to.parse().unwrap(),
-        full: "@reviewer.node:atlas".parse().unwrap(),
-        node: NODE,
-        node_name: "atlas".into(),
-        harness: "command".into(),
-        profile: Some(PermissionProfile::Review),
-        reachability: "online".into(),
-        reason: None,
-        description: "reviews".into(),
-        as_of_ms: None,
-    }
-}
-
-pub(crate) fn receipt(flight: Option<FlightId>) -> Receipt {
-    Receipt {
-        reference: "abcd1234".into(),
-        flight_id: flight,
-        conversation_id: ConversationId::from_bytes([2; 16]),
-        message_id: MessageId::from_bytes([3; 16]),
-        target: "@reviewer".parse().unwrap(),
-        target_node: NODE,
-        state: "queued".into(),
-        held: None,
-        replayed: false,
-        next: "mesh-cli flights abcd1234".into(),
-    }
-}
-
-pub(crate) fn flight(state: FlightState) -> FlightView {
-    FlightView {
-        flight_id: FlightId::from_bytes([1; 16]),
-        reference: "abcd1234".into(),
-        conversation_id: ConversationId::from_bytes([2; 16]),
-        message_id: MessageId::from_bytes([3; 16]),
-        target: "@reviewer".parse().unwrap(),
-        target_node: NODE,
-        requester: "operator".into(),
-        task: "look".into(),
-        state,
-        terminal: state.is_terminal(),
-        waiting_on: None,
-        delivery: DeliveryPhase::Local,
-        outcome: None,
-        late: None,
-        reply_message_id: None,
-        created_at_ms: 1,
-        updated_at_ms: 2,
-    }
-}
-
-pub(crate) fn capabilities() -> JobCapabilities {
-    JobCapabilities {
-        version: "0".into(),
-        languages: vec![Language::Python],
-        isolation_classes: vec![IsolationClass::default()],
-        unavailable: None,
-        slots: 1,
-        limits: JobBounds {
-            wall_seconds_max: 1,
-            cpu_seconds_max: 2,
-            mem_mb_max: 3,
-            max_pids_max: 4,
-            max_file_mb_max: 5,
-            code_bytes_max: 6,
-            stdin_bytes_max: 7,
-            files_max: 8,
-            file_bytes_max: 9,
-            files_bytes_max: 10,
-            output_bytes_max: 11,
-            result_wait_seconds_max: 12,
-        },
-        runtimes: Vec::new(),
-        attestations: AttestationCapability { algorithm: "Ed25519".into(), key_id: "k".into(), node: NODE },
-    }
-}
-
-pub(crate) fn job(job_id: JobId, status: JobStatus) -> JobView {
-    JobView {
-        job_id,
-        language: Language::Python,
-        status,
-        terminal: status.is_terminal(),
-        node: NODE,
-        node_name: "atlas".into(),
-        requester: "operator".into(),
-        delivery: DeliveryPhase::Local,
-        waiting_on: None,
-        minimum_isolation: IsolationClass::default(),
-        requested_limits: JobLimits::default(),
-        principal: None,
-        effective_limits: None,
-        input_files: Vec::new(),
-        outputs: Vec::new(),
-        runtime: None,
-        result: None,
-        late: None,
-        attestation: AttestationView::Pending,
-        created_at_ms: 1,
-        updated_at_ms: 2,
-    }
-}
-
-pub(crate) const JOB: JobId = JobId::from_bytes([4; 16]);
-
-pub(crate) fn job_receipt() -> JobReceipt {
-    let (node, node_name) = (NODE, "atlas".to_owned());
-    JobReceipt { job_id: JOB, status: JobStatus::Queued, node, node_name, held: None, replayed: false }
-}
-
-pub(crate) fn cancelled() -> CancelReply {
-    CancelReply { state: "cancelled".into(), already_terminal: false, on_its_way: false }
-}
-
-pub(crate) fn outbox(name: &str) -> PeerOutbox {
-    PeerOutbox { node: NODE, name: name.into(), outbox: OutboxView { count: 3, ..OutboxView::default() } }
-}
-
-pub(crate) fn ticket() -> InviteReply {
-    InviteReply { ticket_id: TicketId::from_bytes([5; 16]), ticket: "mesh-ticket".into(), expires_at_ms: 9 }
-}
-
-pub(crate) fn granted(name: &str) -> GrantReply {
-    GrantReply { node: NODE, name: name.into(), grant: Trust::Mine.into() }
-}
-
-pub(crate) fn expelled(name: &str) -> ExpelReply {
-    ExpelReply { node: NODE, name: name.into(), already: false, links_closed: 1 }
-}
-
-pub(crate) fn route(name: &str) -> RouteView {
-    RouteView {
-        node: NODE,
-        name: name.into(),
-        state: "alive".into(),
-        since_ms: Some(1),
-        cause: Some("it is linked".into()),
-        path: Some("relayed via nova".into()),
-        rtt_us: Some(900),
-        addresses: vec!["192.0.2.2:4433".into()],
-        tried: Vec::new(),
-        seen_by: Vec::new(),
-        heard: Vec::new(),
-        outbox: OutboxView::default(),
-        last_error: None,
-        next_try_in_ms: Some(5),
-        next: "nothing".into(),
-    }
-}
-
-pub(crate) fn pong(name: &str) -> PingReply {
-    PingReply { node: NODE, name: name.into(), path: "relayed via nova".into(), took_us: 900 }
-}
-
 impl Service for Scripted {
     async fn status(&self, who: &Principal) -> Result<Status, ApiError> {
         self.note("status", who, String::new());
-        Ok(status())
+        Ok(answers::status())
     }
 
     async fn doctor(&self, who: &Principal) -> Result<Vec<Check>, ApiError> {
@@ -295,7 +115,7 @@ impl Service for Scripted {
 
     async fn agents(&self, who: &Principal) -> Result<Vec<AgentView>, ApiError> {
         self.note("agents", who, String::new());
-        Ok(vec![agent("@reviewer")])
+        Ok(vec![answers::agent("@reviewer")])
     }
 
     async fn resolve(&self, who: &Principal, request: ResolveRequest) -> Result<AgentView, ApiError> {
@@ -303,12 +123,12 @@ impl Service for Scripted {
         if request.to == SILENT {
             std::future::pending::<()>().await;
         }
-        Ok(agent(&request.to))
+        Ok(answers::agent(&request.to))
     }
 
     async fn send(&self, who: &Principal, request: SendRequest, wait: Duration) -> Result<Receipt, ApiError> {
         self.note("send", who, format!("{} {} {}", request.to, request.body, wait.as_secs()));
-        Ok(receipt(None))
+        Ok(answers::receipt(None))
     }
 
     async fn send_batch(
@@ -319,8 +139,7 @@ impl Service for Scripted {
     ) -> Result<SentBatch, ApiError> {
         let bodies: Vec<String> = requests.into_iter().map(|request| request.body).collect();
         self.note("send_batch", who, format!("{} {}", bodies.join(" "), wait.as_secs()));
-        let refused = ApiError::new(ErrorKind::Refused, "not_granted", "no");
-        Ok(SentBatch { messages: vec![Sent::Receipt(receipt(None)), Sent::Error(refused)] })
+        Ok(answers::sent_batch())
     }
 
     async fn messages(
@@ -337,7 +156,7 @@ impl Service for Scripted {
 
     async fn ask(&self, who: &Principal, command: AskCommand) -> Result<Receipt, ApiError> {
         self.note("ask", who, format!("{} {}", command.to, command.task));
-        Ok(receipt(Some(FlightId::from_bytes([1; 16]))))
+        Ok(answers::receipt(Some(FlightId::from_bytes([1; 16]))))
     }
 
     async fn flights(
@@ -347,7 +166,7 @@ impl Service for Scripted {
         limit: usize,
     ) -> Result<Vec<FlightView>, ApiError> {
         self.note("flights", who, format!("{:?} {limit}", filter.state));
-        Ok(vec![flight(FlightState::Running)])
+        Ok(vec![answers::flight(FlightState::Running)])
     }
 
     async fn flight(&self, who: &Principal, id: &str, wait: Duration) -> Result<FlightView, ApiError> {
@@ -357,23 +176,23 @@ impl Service for Scripted {
             return Err(error.hint("`mesh-cli flights` lists them"));
         }
         let ended = self.has_ended(wait).await;
-        Ok(flight(if ended { FlightState::Completed } else { FlightState::Running }))
+        Ok(answers::flight(if ended { FlightState::Completed } else { FlightState::Running }))
     }
 
     async fn cancel_flight(&self, who: &Principal, id: &str) -> Result<CancelReply, ApiError> {
         self.note("cancel_flight", who, id.to_owned());
-        Ok(cancelled())
+        Ok(answers::cancelled())
     }
 
     async fn run(&self, who: &Principal, request: RunRequest) -> Result<JobReceipt, ApiError> {
         self.note("run", who, format!("{} {} bytes", request.spec.language, request.spec.code.len()));
-        Ok(job_receipt())
+        Ok(answers::job_receipt())
     }
 
     async fn jobs(&self, who: &Principal, filter: JobFilter, limit: usize) -> Result<JobPage, ApiError> {
         self.note("jobs", who, format!("{filter:?} {limit}"));
         let next_cursor = Some("12:job".to_owned());
-        Ok(JobPage { jobs: vec![job(JOB, JobStatus::Running)], next_cursor })
+        Ok(JobPage { jobs: vec![answers::job(JOB, JobStatus::Running)], next_cursor })
     }
 
     async fn job_events(
@@ -407,7 +226,7 @@ impl Service for Scripted {
 
     async fn job_capabilities(&self, who: &Principal) -> Result<JobCapabilities, ApiError> {
         self.note("job_capabilities", who, String::new());
-        Ok(capabilities())
+        Ok(answers::capabilities())
     }
 
     async fn job_key_reused(&self, _: &Principal, key: Option<&str>) -> Result<Option<ApiError>, ApiError> {
@@ -432,18 +251,18 @@ impl Service for Scripted {
 
     async fn job(&self, who: &Principal, id: JobId) -> Result<JobView, ApiError> {
         self.note("job", who, id.to_string());
-        Ok(job(id, JobStatus::Running))
+        Ok(answers::job(id, JobStatus::Running))
     }
 
     async fn job_result(&self, who: &Principal, id: JobId, wait: Duration) -> Result<JobView, ApiError> {
         self.note("job_result", who, format!("{id} {}", wait.as_secs()));
         let ended = self.has_ended(wait).await;
-        Ok(job(id, if ended { JobStatus::Succeeded } else { JobStatus::Running }))
+        Ok(answers::job(id, if ended { JobStatus::Succeeded } else { JobStatus::Running }))
     }
 
     async fn cancel_job(&self, who: &Principal, id: JobId) -> Result<CancelReply, ApiError> {
         self.note("cancel_job", who, id.to_string());
-        Ok(cancelled())
+        Ok(answers::cancelled())
     }
 
     async fn evidence(&self, who: &Principal, id: JobId) -> Result<Bytes, ApiError> {
@@ -453,47 +272,47 @@ impl Service for Scripted {
 
     async fn outboxes(&self, who: &Principal) -> Result<Vec<PeerOutbox>, ApiError> {
         self.note("outboxes", who, String::new());
-        Ok(vec![outbox("borea")])
+        Ok(vec![answers::outbox("borea")])
     }
 
     async fn discard_outbox(&self, who: &Principal, peer: &str) -> Result<PeerOutbox, ApiError> {
         self.note("discard_outbox", who, peer.to_owned());
-        Ok(outbox(peer))
+        Ok(answers::outbox(peer))
     }
 
     async fn invite(&self, who: &Principal, request: InviteRequest) -> Result<InviteReply, ApiError> {
         self.note("invite", who, request.ttl_seconds.to_string());
-        Ok(ticket())
+        Ok(answers::ticket())
     }
 
     async fn grant(&self, who: &Principal, request: GrantRequest) -> Result<GrantReply, ApiError> {
         self.note("grant", who, request.peer.clone());
-        Ok(granted(&request.peer))
+        Ok(answers::granted(&request.peer))
     }
 
     async fn revoke(&self, who: &Principal, request: ExpelRequest) -> Result<ExpelReply, ApiError> {
         self.note("revoke", who, request.peer.clone());
-        Ok(expelled(&request.peer))
+        Ok(answers::expelled(&request.peer))
     }
 
     async fn block(&self, who: &Principal, request: ExpelRequest) -> Result<ExpelReply, ApiError> {
         self.note("block", who, request.peer.clone());
-        Ok(expelled(&request.peer))
+        Ok(answers::expelled(&request.peer))
     }
 
     async fn unblock(&self, who: &Principal, peer: &str) -> Result<ExpelReply, ApiError> {
         self.note("unblock", who, peer.to_owned());
-        Ok(expelled(peer))
+        Ok(answers::expelled(peer))
     }
 
     async fn route(&self, who: &Principal, peer: &str) -> Result<RouteView, ApiError> {
         self.note("route", who, peer.to_owned());
-        Ok(route(peer))
+        Ok(answers::route(peer))
     }
 
     async fn ping(&self, who: &Principal, peer: &str) -> Result<PingReply, ApiError> {
         self.note("ping", who, peer.to_owned());
-        Ok(pong(peer))
+        Ok(answers::pong(peer))
     }
 
     async fn shutdown(&self, who: &Principal) -> Result<(), ApiError> {

@@ -7,7 +7,7 @@ use mesh_node::api::v1::limits::{Limits, Share};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::scripted::JOB;
+use crate::answers::JOB;
 use crate::tenants::{Tenants, refused};
 use crate::world::Answer;
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
-use crate::scripted::job_receipt;
+use crate::answers::job_receipt;
 
 /// What is done with one request.
 enum Doing {
