@@ -46,8 +46,8 @@ pub const SEEN_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// is [`Quota`](mesh_protocol::delivery::BusyReason::Quota)-busy until old ones are forgotten.
 pub const SEEN_MAX: u64 = 2_000_000;
 
-/// Numberings remembered for one peer, its own and ours. A new one means its disk was restored, so more than a few are a fault or an
-/// attack; the least recently used is forgotten.
+/// Numberings remembered for one peer, its own and ours: of its own the least recently used is forgotten, of ours the
+/// oldest. A new one means that a disk was restored or an outbox thrown away, so more than a few are a fault or an attack.
 pub const INBOX_EPOCHS_MAX: usize = 8;
 
 /// Delivery reports kept for one peer; the oldest goes first.

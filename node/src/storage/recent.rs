@@ -1,7 +1,8 @@
 //! The rows of the journal in memory: what was committed since the tree was last made durable.
 //!
-//! A removed row is remembered only where the tree has one: what lives and dies between two rounds of the journal, as
-//! most messages do, leaves nothing here and never costs the tree anything.
+//! A removed row is remembered only where the tree may have one: what lives and dies between two rounds of the journal,
+//! as most messages do, leaves nothing here and never costs the tree anything. A row that was not here when it was removed
+//! leaves a mark, whether the tree has it or not.
 //!
 //! While a round is on its way into the tree, what is written after it is also kept apart ([`Since`]): that is what stays
 //! on top once the tree has the round.

@@ -226,9 +226,12 @@ fn rollbacks(truth: &Truth, end: &End, rests: bool) -> anyhow::Result<Vec<Violat
                     work => truth.began(*work),
                 };
             }
-            let found = end.reports(side).iter().any(|report| report.kind == ReportKind::SenderRolledBack);
-            if told && !found {
-                broken.push(Violation::UnreportedRollback);
+            let found = end.reports(side).iter().filter(|report| report.kind == ReportKind::SenderRolledBack);
+            match found.count() {
+                0 if told => broken.push(Violation::UnreportedRollback),
+                // One disk was put back, once.
+                2.. => broken.push(Violation::InventedRollback),
+                _ => {}
             }
         }
         Some(_) | None => {}

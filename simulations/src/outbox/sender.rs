@@ -255,7 +255,7 @@ impl World {
         };
         let rest = Ack { epoch: resume.epoch, mark: resume.mark.min(view.next - 1) };
         for tombstones in 0..=mark {
-            let heard = Resume { mark, chain, tombstones, ..resume };
+            let heard = Resume { mark, chain, tombstones, before: None, ..resume };
             let mut tx = Overlay::new(disk);
             let resumed =
                 outbox::handle_resume(&mut tx, self.now, &mut self.rng, RECEIVER, session.id, heard)?;

@@ -1,6 +1,6 @@
 //! Disks that went back: which side's, as the start of a session shows, and what follows.
 
-use mesh_protocol::delivery::{Ack, Chain, Resume};
+use mesh_protocol::delivery::{Ack, Chain, Epoch, Resume};
 use mesh_protocol::id::MessageId;
 
 use super::head::{Head, Outbox, fresh_epoch};
@@ -63,14 +63,23 @@ impl Outbox<'_, '_> {
     ) -> Result<(DeliveryReport, Vec<(MessageId, u64)>), StoreError> {
         let from = self.head.acked.saturating_add(1);
         let here = self.report(now, ReportKind::SenderRolledBack, from, resume.mark.max(self.head.acked));
-        let report = match resume.before.filter(|before| !self.head.knows(before.epoch)) {
-            Some(Ack { epoch, mark }) => DeliveryReport { epoch, from: 1, to: mark, ..here },
-            None => here,
+        let forgotten = resume.before.filter(|before| !self.head.knows(before.epoch));
+        let report = match forgotten {
+            Some(Ack { epoch, mark }) => DeliveryReport { epoch, from: 1, to: mark, ..here.clone() },
+            None => here.clone(),
         };
         report::write(self.tx, &report)?;
+        if forgotten.is_some() && here.to >= here.from {
+            report::write(self.tx, &here)?;
+        }
         let rows = self.rows(self.head.first, self.head.last())?;
-        let Head { acked, .. } = self.head;
+        let Head { epoch, acked, .. } = self.head;
         self.restart(rng);
+        // Both are known from now on: one loss is found once.
+        self.remember(epoch);
+        if let Some(Ack { epoch, .. }) = forgotten {
+            self.remember(epoch);
+        }
         let mut requeued = Vec::new();
         for (seq, parcel) in rows {
             let message = parcel.message;
@@ -87,12 +96,16 @@ impl Outbox<'_, '_> {
         Ok((report, requeued))
     }
 
+    /// The peer may name this numbering as one it took from.
+    pub(super) fn remember(&mut self, epoch: Epoch) {
+        self.head.earlier.insert(0, epoch);
+        self.head.earlier.truncate(limits::INBOX_EPOCHS_MAX);
+    }
+
     /// An empty numbering, with room and reservations as they were.
     pub(super) fn restart(&mut self, rng: &mut dyn rand::Rng) {
         let old = std::mem::replace(&mut self.head, Head::new(fresh_epoch(rng)));
         self.head.earlier = old.earlier;
-        self.head.earlier.insert(0, old.epoch);
-        self.head.earlier.truncate(limits::INBOX_EPOCHS_MAX);
         self.head.count = old.count;
         self.head.bytes = old.bytes;
         self.head.reserved_count = old.reserved_count;

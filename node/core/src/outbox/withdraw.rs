@@ -118,7 +118,12 @@ pub fn discard(
         outbox.tx.delete::<StoredSlot>(&key);
     }
     outbox.credit(outbox.head.count, outbox.head.bytes);
+    let (epoch, offered) = (outbox.head.epoch, outbox.head.offered);
     outbox.restart(rng);
+    // A peer names only what it took from: others would push those out that it may still name.
+    if offered > 0 {
+        outbox.remember(epoch);
+    }
     outbox.save();
     Ok(discarded)
 }

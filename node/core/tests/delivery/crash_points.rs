@@ -6,9 +6,9 @@ use mesh_node_core::outbox::{
 };
 use mesh_protocol::delivery::{Content, Resume};
 
-use crate::pair::{HOUR_MS, Pair, RECEIVER, SENDER, apply, message, request, take_and_apply};
+use crate::pair::{HOUR_MS, Node, Pair, RECEIVER, SENDER, apply, message, request, take_and_apply};
 
-fn report_kinds(node: &crate::pair::Node) -> Vec<(Side, ReportKind, u64, u64)> {
+fn report_kinds(node: &Node) -> Vec<(Side, ReportKind, u64, u64)> {
     let reports = outbox::reports(&node.disk, 100).unwrap();
     reports.into_iter().map(|report| (report.side, report.kind, report.from, report.to)).collect()
 }
@@ -104,15 +104,17 @@ fn s8_a_disk_from_before_the_first_message_is_found_too() {
     pair.publish(request(2)).unwrap();
     pair.deliver(7);
     let forgotten = pair.view().epoch;
-    pair.sender = backup;
+    pair.sender = Node::restored(&backup);
     pair.publish(request(3)).unwrap();
+    assert_ne!(pair.view().epoch, forgotten);
     let Resumed::RolledBack { report, .. } = pair.connect(8) else { panic!("it went unnoticed") };
     assert_eq!((report.kind, report.epoch), (ReportKind::SenderRolledBack, forgotten));
     assert_eq!((report.from, report.to), (1, 2));
-    assert_eq!(pair.deliver(9), [message(3)]);
+    // The new numbering is opened on the same stream, and that session lives.
+    assert_eq!(pair.deliver(8), [message(3)]);
     // It was found once: the sessions after it say nothing.
     pair.publish(request(4)).unwrap();
-    assert_eq!(pair.deliver(10), [message(4)]);
+    assert_eq!(pair.deliver(9), [message(4)]);
     assert_eq!(report_kinds(&pair.sender), [(Side::Sending, ReportKind::SenderRolledBack, 1, 2)]);
 }
 
@@ -122,10 +124,39 @@ fn s8_a_numbering_nothing_was_taken_from_is_nobodys_loss() {
     let before = pair.sender.clone();
     pair.connect(7);
     // Neither knows of a message in it, so there is nothing to be sorry for.
-    pair.sender = before;
+    pair.sender = Node::restored(&before);
     pair.publish(request(1)).unwrap();
     assert_eq!(pair.deliver(8), [message(1)]);
     assert_eq!(report_kinds(&pair.sender), []);
+}
+
+#[test]
+fn s8_outboxes_that_were_thrown_away_are_nobodys_loss() {
+    let mut pair = Pair::with_requests([1]);
+    pair.deliver(7);
+    for number in 2..30 {
+        pair.publish(request(number)).unwrap();
+        pair.sender.commit(|tx, _, rng| outbox::discard(tx, rng, RECEIVER).unwrap());
+    }
+    pair.publish(request(30)).unwrap();
+    assert_eq!(pair.deliver(8), [message(30)]);
+    assert_eq!(report_kinds(&pair.sender), []);
+}
+
+#[test]
+fn s8_two_losses_found_at_once_are_both_reported() {
+    let mut pair = Pair::with_requests([1]);
+    pair.connect(7);
+    let backup = pair.sender.clone();
+    pair.publish(request(2)).unwrap();
+    pair.deliver(8);
+    pair.sender.commit(|tx, _, rng| outbox::discard(tx, rng, RECEIVER).unwrap());
+    pair.publish(request(3)).unwrap();
+    pair.deliver(9);
+    pair.sender = Node::restored(&backup);
+    assert!(matches!(pair.connect(10), Resumed::RolledBack { .. }));
+    let ranges: Vec<_> = report_kinds(&pair.sender).into_iter().map(|(_, _, from, to)| (from, to)).collect();
+    assert_eq!(ranges, [(1, 1), (1, 2)]);
 }
 
 #[test]

@@ -44,6 +44,11 @@ impl Node {
         event(&mut Overlay::new(&self.disk), self.now, &mut self.rng)
     }
 
+    /// A disk put back into a machine whose randomness went on.
+    pub(crate) fn restored(backup: &Self) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(99), ..backup.clone() }
+    }
+
     pub(crate) fn wait(&mut self, ms: u64) {
         self.now = Now { node: self.now.node.plus_ms(ms), wall_ms: self.now.wall_ms + ms };
     }
