@@ -44,7 +44,7 @@ pub(crate) enum Failure {
         /// Which line of the input.
         line: u64,
         /// Why.
-        error: ApiError,
+        error: Box<ApiError>,
     },
     /// The home cannot be used.
     #[error(transparent)]
@@ -110,8 +110,6 @@ pub(crate) enum Failure {
 /// What to do when an agent's host and the adapter could not speak.
 const HOST_HINT: &str =
     "an agent's host starts this command and speaks MCP to it; it is not for the terminal";
-/// What to do when of many lines some were sent and one was not.
-const LINES_HINT: &str = "with a `--request-id` the same lines can be sent again, and none is recorded twice";
 /// What to do when the demo does not get as far as its first step.
 const DEMO_HINT: &str = "`mesh-cli demo --keep` leaves its nodes and their logs to look at";
 /// What to do when standard output does not take what is written.
@@ -168,10 +166,7 @@ impl Failure {
                     format!("run it again with `--idempotency-key {key}`: it is run once, whatever happened");
                 (ErrorKind::Unavailable, "submission_unresolved", vec![again])
             }
-            Self::Line { mut error, .. } => {
-                error.hints.push(LINES_HINT.to_owned());
-                return ApiError { message, ..error };
-            }
+            Self::Line { error, .. } => return ApiError { message, ..*error },
             Self::Home(error) => (home_kind(&error), "home_unusable", vec![error.hint()]),
             Self::Token(error) => (ErrorKind::Refused, "token_unusable", error.hints()),
             Self::Keys(error) => (book_kind(&error), "keys_unusable", error.hint().into_iter().collect()),

@@ -20,7 +20,9 @@ pub(crate) type Numbered = (u64, String);
 pub(crate) struct Lines {
     reader: BufReader<Box<dyn Read + Send>>,
     last: u64,
-    what: String,
+    source: Option<Source>,
+    /// What is wrong with the line after the last.
+    wrong: Option<InputError>,
 }
 
 impl Lines {
@@ -29,26 +31,23 @@ impl Lines {
     /// # Errors
     /// [`InputError`] when a file is not there.
     pub(crate) fn of(text: Result<String, Source>) -> Result<Self, InputError> {
-        let (what, reader): (_, Box<dyn Read + Send>) = match text {
-            Ok(text) => ("the text".to_owned(), Box::new(Cursor::new(text))),
-            Err(source) => {
-                let reader: Box<dyn Read + Send> = match &source {
-                    Source::Stdin => Box::new(io::stdin()),
-                    Source::File(path) => {
-                        let open = File::open(path);
-                        Box::new(open.map_err(|source| InputError::Read { path: path.clone(), source })?)
-                    }
-                };
-                (source.name(), reader)
+        let source = text.as_ref().err().cloned();
+        let reader: Box<dyn Read + Send> = match text {
+            Ok(text) => Box::new(Cursor::new(text)),
+            Err(Source::Stdin) => Box::new(io::stdin()),
+            Err(Source::File(path)) => {
+                let open = File::open(&path);
+                Box::new(open.map_err(|source| InputError::Read { path, source })?)
             }
         };
-        Ok(Self { reader: BufReader::with_capacity(READ_AHEAD_BYTES, reader), last: 0, what })
+        let reader = BufReader::with_capacity(READ_AHEAD_BYTES, reader);
+        Ok(Self { reader, last: 0, source, wrong: None })
     }
 
     /// The next group, at most [`SEND_BATCH_MAX`] lines; none at the end.
     ///
     /// # Errors
-    /// [`InputError`]; what came before the line that is wrong is not given.
+    /// [`InputError`] of a line that is wrong, once all before it were given.
     pub(crate) async fn next(mut self) -> Result<(Self, Vec<Numbered>), InputError> {
         let read = tokio::task::spawn_blocking(move || {
             let group = self.read_group()?;
@@ -58,12 +57,24 @@ impl Lines {
     }
 
     fn read_group(&mut self) -> Result<Vec<Numbered>, InputError> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         let mut group = Vec::new();
         while group.is_empty() || (group.len() < SEND_BATCH_MAX && self.reader.buffer().contains(&b'\n')) {
-            let Some(line) = self.read_line()? else { break };
-            self.last = self.last.saturating_add(1);
-            if !line.trim().is_empty() {
-                group.push((self.last, line));
+            match self.read_line() {
+                Ok(None) => break,
+                Ok(Some(line)) => {
+                    self.last = self.last.saturating_add(1);
+                    if !line.trim().is_empty() {
+                        group.push((self.last, line));
+                    }
+                }
+                Err(wrong) if group.is_empty() => return Err(wrong),
+                Err(wrong) => {
+                    self.wrong = Some(wrong);
+                    break;
+                }
             }
         }
         Ok(group)
@@ -71,12 +82,17 @@ impl Lines {
 
     /// The next line without its end.
     fn read_line(&mut self) -> Result<Option<String>, InputError> {
-        let what = || format!("line {} of {}", self.last.saturating_add(1), self.what);
+        let whole = self.source.as_ref().map_or_else(|| "the text".to_owned(), Source::name);
+        let what = || format!("line {} of {whole}", self.last.saturating_add(1));
         let mut bytes = Vec::new();
         // One byte more than allowed and the line's end, so that a longer one is seen.
         let bound = u64::try_from(BODY_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(3);
         let read = self.reader.by_ref().take(bound).read_until(b'\n', &mut bytes);
-        if read.map_err(InputError::Stdin)? == 0 {
+        let unreadable = |source| match &self.source {
+            Some(Source::File(path)) => InputError::Read { path: path.clone(), source },
+            Some(Source::Stdin) | None => InputError::Stdin(source),
+        };
+        if read.map_err(unreadable)? == 0 {
             return Ok(None);
         }
         if bytes.last() == Some(&b'\n') {
@@ -127,5 +143,23 @@ mod tests {
         assert_eq!(groups(format!("{whole}\r\n")).await.unwrap().concat()[0].1.len(), BODY_BYTES_MAX);
         let error = groups(format!("short\n{whole}y\n")).await.unwrap_err();
         assert!(error.to_string().starts_with("line 2 of the text has more than"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_comes_before_a_line_that_is_wrong_is_given_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, b"good\n\xff\nafter\n").unwrap();
+        let lines = Lines::of(Err(Source::File(path))).unwrap();
+        let (lines, group) = lines.next().await.unwrap();
+        assert_eq!(group, [(1, "good".to_owned())]);
+        assert!(lines.next().await.is_err_and(|error| matches!(error, InputError::NotText { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_folder_is_no_text_and_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = Lines::of(Err(Source::File(folder.path().to_owned()))).unwrap();
+        assert!(lines.next().await.is_err_and(|error| matches!(error, InputError::Read { .. })));
     }
 }

@@ -215,7 +215,7 @@ fn lines_are_messages_of_their_own_with_ids_of_their_own() {
 }
 
 #[test]
-fn a_line_that_is_refused_is_named_and_is_the_last() {
+fn a_line_that_is_refused_is_named_and_nothing_is_sent_after_its_request() {
     let place = Place::new();
     let refusal = ApiError::new(ErrorKind::Refused, "not_granted", "you may not send there");
     let sent = SentBatch { messages: vec![Sent::Receipt(message()), Sent::Error(refusal)] };
@@ -223,12 +223,39 @@ fn a_line_that_is_refused_is_named_and_is_the_last() {
     insta::assert_snapshot!(place.picture(&["send", "@reviewer", "--lines", "one\ntwo\n"]), @r"
     exit code 4
     ----- stderr -----
-    1 message recorded
+    1 message recorded, 1 not
     error: line 2 was not sent: you may not send there
 
-    hint: with a `--request-id` the same lines can be sent again, and none is recorded twice
+    hint: `--json` shows what became of each line; sent again, they are recorded again: a `--request-id` from the first time on prevents that
     ");
     assert_eq!(requests.all().len(), 1);
+    let again = place.program(&["send", "@reviewer", "--lines", "--json", "one\ntwo\n"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(4));
+    let document: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    let lines = document["data"].as_array().unwrap();
+    assert_eq!(
+        (lines[0]["line"].as_u64(), lines[0]["receipt"]["state"].as_str()),
+        (Some(1), Some("delivered"))
+    );
+    assert_eq!(
+        (lines[1]["line"].as_u64(), lines[1]["error"]["code"].as_str()),
+        (Some(2), Some("not_granted"))
+    );
+}
+
+#[test]
+fn lines_whose_fate_is_not_known_are_named() {
+    let place = Place::new();
+    let refusal =
+        ApiError::new(ErrorKind::Unavailable, "no_answer_in_time", "the node did not finish in time");
+    StandIn::default().refuses(BATCH, 503, &refusal).serve(&place);
+    insta::assert_snapshot!(place.picture(&["send", "@reviewer", "--lines", "one\ntwo\n"]), @r"
+    exit code 3
+    ----- stderr -----
+    0 messages recorded
+    warning: lines 1 to 2 may have been recorded; sent again, they are recorded again: a `--request-id` from the first time on prevents that
+    error: the node did not finish in time
+    ");
 }
 
 #[test]

@@ -64,6 +64,9 @@ async fn messages_of_one_request_arrive_in_their_order_each_for_itself() {
         (0..SEND_BATCH_MAX).filter(|number| *number != 3).map(|it| it.to_string()).collect();
     assert_eq!(bodies, expected);
 
-    let none = atlas.client.send_batch(&SendBatch { messages: vec![] }, 0).await.unwrap_err();
-    assert!(none.to_string().contains("1 to 256"), "{none}");
+    for size in [0, SEND_BATCH_MAX + 1] {
+        let batch = SendBatch { messages: (0..size).map(message).collect() };
+        let refused = atlas.client.send_batch(&batch, 0).await.unwrap_err();
+        assert!(refused.to_string().contains("expected 1 to 256 messages"), "{refused}");
+    }
 }

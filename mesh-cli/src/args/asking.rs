@@ -60,10 +60,12 @@ pub(crate) struct AskArgs {
 /// `send`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With `--lines` up to 256 lines go in one request. It ends with the first request in which a line is \
-refused, and says which.
+With `--lines` up to 256 lines go in one request, as they come, and `--wait` is for each request. It \
+ends with the first request in which a line is refused, and says which. `--json` then prints one \
+document a request, with the receipt or the error of each line.
 
-Exit codes: 0 recorded here (with `--wait`: there too), 3 not there yet, 4 refused.
+Exit codes: 0 recorded here (with `--wait`: there too), 3 not there yet, 4 refused; 1 and 2 for a \
+target that is not there or could be several.
 
   mesh-cli send @reviewer \"the build is green\"
   tail -f build.log | mesh-cli send @reviewer.node:atlas --lines -")]

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::lines::{Lines, Numbered};
 use crate::measure;
-use crate::printer::Printer;
 use crate::render;
 
 /// Sends.
@@ -46,20 +45,24 @@ fn is_delivered(receipt: &Receipt) -> bool {
 async fn send_lines(invocation: &Invocation, args: SendArgs) -> Result<Exit, Failure> {
     let (client, printer) = (invocation.client()?, &invocation.printer);
     let mut lines = Lines::of(args.body.into_source())?;
-    let mut sent = Tally { waits: args.wait > 0, ..Tally::default() };
+    let mut sent = Tally { waits: args.wait > 0, request_id: args.request_id, ..Tally::default() };
     loop {
+        invocation.leaves_running(sent.summary());
         let group;
-        (lines, group) = lines.next().await.inspect_err(|_| sent.show(printer))?;
-        if group.is_empty() {
-            break;
-        }
+        (lines, group) = lines.next().await.inspect_err(|_| printer.note(&sent.summary()))?;
+        let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { break };
         let message = |(number, line): &Numbered| {
-            let request_id = args.request_id.as_ref().map(|id| format!("{id}-{number}"));
+            let request_id = sent.request_id.as_ref().map(|id| format!("{id}-{number}"));
             SendRequest { to: args.to.clone(), body: line.clone(), request_id }
         };
         let batch = SendBatch { messages: group.iter().map(message).collect() };
-        let answers = client.send_batch(&batch, args.wait).await.inspect_err(|_| sent.show(printer))?;
-        let numbers = group.into_iter().map(|(number, _)| number);
+        let answers = client.send_batch(&batch, args.wait).await.inspect_err(|error| {
+            printer.note(&sent.summary());
+            if error.leaves_open() {
+                printer.warning(&format!("lines {first} to {last} may have been recorded{}", sent.again()));
+            }
+        })?;
+        let numbers = group.iter().map(|(number, _)| *number);
         let answers: Vec<LineSent> =
             numbers.zip(answers.messages).map(|(line, sent)| LineSent { line, sent }).collect();
         if printer.json() {
@@ -70,10 +73,11 @@ async fn send_lines(invocation: &Invocation, args: SendArgs) -> Result<Exit, Fai
             break;
         }
     }
-    sent.show(printer);
+    printer.note(&sent.summary());
+    let hint = format!("`--json` shows what became of each line{}", sent.again());
     match sent.refused {
         Some((_, error)) if printer.json() => Ok(error.kind.into()),
-        Some((line, error)) => Err(Failure::Line { line, error }),
+        Some((line, error)) => Err(Failure::Line { line, error: Box::new(error.hint(hint)) }),
         None if sent.waits && sent.delivered < sent.accepted => Ok(Exit::Unavailable),
         None => Ok(Exit::Done),
     }
@@ -92,8 +96,10 @@ struct LineSent {
 struct Tally {
     /// Whether it is known how many were delivered.
     waits: bool,
+    request_id: Option<String>,
     accepted: u64,
     delivered: u64,
+    not_sent: u64,
     /// The first line that was not accepted.
     refused: Option<(u64, ApiError)>,
 }
@@ -105,14 +111,28 @@ impl Tally {
                 self.accepted += 1;
                 self.delivered += u64::from(is_delivered(&receipt));
             }
-            Sent::Error(error) => self.refused = self.refused.take().or(Some((line, error))),
+            Sent::Error(error) => {
+                self.not_sent += 1;
+                self.refused = self.refused.take().or(Some((line, error)));
+            }
         }
     }
 
-    fn show(&self, printer: &Printer) {
-        let Self { waits, accepted, delivered, .. } = self;
+    fn summary(&self) -> String {
+        let Self { waits, accepted, delivered, not_sent, .. } = self;
         let recorded = measure::count(*accepted, "message");
         let delivered = if *waits { format!(", {delivered} of them delivered") } else { String::new() };
-        printer.note(&format!("{recorded} recorded{delivered}"));
+        let not_sent = if *not_sent > 0 { format!(", {not_sent} not") } else { String::new() };
+        format!("{recorded} recorded{delivered}{not_sent}")
+    }
+
+    /// How the same lines may be sent again.
+    fn again(&self) -> &'static str {
+        match self.request_id {
+            Some(_) => "; sent again under this request id, none is recorded twice",
+            None => {
+                "; sent again, they are recorded again: a `--request-id` from the first time on prevents that"
+            }
+        }
     }
 }

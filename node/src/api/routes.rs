@@ -22,7 +22,6 @@ use mesh_protocol::api::mesh::{
 use mesh_protocol::api::node::{Check, PeerOutbox, Status};
 use mesh_protocol::evidence::{artifact, dsse};
 use mesh_protocol::id::JobId;
-use mesh_protocol::limits::SEND_BATCH_MAX;
 
 use super::extract::{Document, Limit, Parameters, Segment, Wait};
 use super::failure::{self, Failure};
@@ -115,9 +114,6 @@ async fn send_batch<S: Service>(
     Wait(wait): Wait,
     Document(SendBatch { messages }): Document<SendBatch>,
 ) -> Answer<SentBatch> {
-    if !(1..=SEND_BATCH_MAX).contains(&messages.len()) {
-        return Err(failure::field("messages", &format!("1 to {SEND_BATCH_MAX} are allowed")));
-    }
     api.answer(wait, api.service.send_batch(&who, messages, wait)).await.map(Json)
 }
 

@@ -1,11 +1,15 @@
 //! Agents, messages, asks and flights.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::ApiError;
 use crate::address::AgentAddress;
 use crate::flight::{FlightOutcome, FlightState};
 use crate::id::{ConversationId, FlightId, MessageId, NodeId};
+use crate::limits::SEND_BATCH_MAX;
 use crate::policy::PermissionProfile;
 
 /// Who the caller is and which node it talks to: `GET /v1/whoami`.
@@ -75,8 +79,36 @@ pub struct SendRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendBatch {
-    /// The messages, 1 to [`SEND_BATCH_MAX`](crate::limits::SEND_BATCH_MAX).
+    /// The messages, 1 to [`SEND_BATCH_MAX`]: of a document with more none is taken.
+    #[serde(deserialize_with = "batch")]
     pub messages: Vec<SendRequest>,
+}
+
+/// Small messages are many in a body of the allowed size: it is given up at the first too many.
+fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SendRequest>, D::Error> {
+    struct Batch;
+    impl<'de> Visitor<'de> for Batch {
+        type Value = Vec<SendRequest>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "1 to {SEND_BATCH_MAX} messages")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut messages = Vec::new();
+            while let Some(message) = seq.next_element()? {
+                if messages.len() == SEND_BATCH_MAX {
+                    return Err(A::Error::invalid_length(SEND_BATCH_MAX.saturating_add(1), &self));
+                }
+                messages.push(message);
+            }
+            if messages.is_empty() {
+                return Err(A::Error::invalid_length(0, &self));
+            }
+            Ok(messages)
+        }
+    }
+    deserializer.deserialize_seq(Batch)
 }
 
 /// What came of one message of a [`SendBatch`].

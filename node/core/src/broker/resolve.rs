@@ -13,6 +13,9 @@ use crate::view::{Contact, KnownAgent, View};
 /// Neighbours offered for a misspelt name, nearest first.
 const SUGGESTIONS_MAX: usize = 5;
 
+/// Agents listed when one address means several; the message says how many there are.
+const CANDIDATES_SHOWN: usize = 20;
+
 /// The agent an address means: exactly one.
 ///
 /// # Errors
@@ -125,7 +128,7 @@ fn unknown_node(view: &View, text: &str) -> ApiError {
 fn ambiguous(view: &View, address: &AgentAddress, several: &[&KnownAgent]) -> ApiError {
     let message = format!("{address} could be {} agents", several.len());
     let mut error = ApiError::new(ErrorKind::Ambiguous, "ambiguous_target", message);
-    error.candidates = several.iter().map(|agent| candidate(view, agent)).collect();
+    error.candidates = several.iter().take(CANDIDATES_SHOWN).map(|agent| candidate(view, agent)).collect();
     // The best retry is one that can answer now.
     let best = several.iter().find(|agent| view.reachability(agent) == "online").or_else(|| several.first());
     match best {

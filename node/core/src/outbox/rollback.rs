@@ -65,8 +65,8 @@ impl Outbox<'_, '_> {
         let here = self.report(now, ReportKind::SenderRolledBack, from, resume.mark.max(self.head.acked));
         let forgotten = resume.before.filter(|before| !self.head.knows(before.epoch));
         let report = match forgotten {
-            Some(Ack { epoch, mark }) => DeliveryReport { epoch, from: 1, to: mark, ..here.clone() },
-            None => here.clone(),
+            Some(Ack { epoch, mark }) => DeliveryReport { epoch, from: 1, to: mark, ..here },
+            None => here,
         };
         report::write(self.tx, &report)?;
         if forgotten.is_some() && here.to >= here.from {
