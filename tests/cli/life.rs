@@ -109,11 +109,11 @@ fn a_mesh_is_made_once_and_its_node_runs_until_it_is_told_to_stop() {
     ----- stdout -----
     you are  operator
     on       atlas [KEY]
-    you may  status, doctor, whoami, agents, resolve, send, messages, ask, flights,
-             flight, cancel_flight, run, jobs, job, job_result, job_events,
-             job_outputs, job_capabilities, cancel_job, evidence, attestation,
-             result_artifact, outboxes, discard_outbox, invite, grant, revoke,
-             block, unblock, route, ping, shutdown
+    you may  status, doctor, whoami, agents, resolve, send, send_batch, messages,
+             ask, flights, flight, cancel_flight, run, jobs, job, job_result,
+             job_events, job_outputs, job_capabilities, cancel_job, evidence,
+             attestation, result_artifact, outboxes, discard_outbox, invite, grant,
+             revoke, block, unblock, route, ping, shutdown
     ")
     });
     machine.shows(&["down"], |picture| {
