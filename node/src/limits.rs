@@ -12,6 +12,9 @@ use mesh_protocol::sync::MEMBERS_MAX;
 /// latency of the first.
 pub const BATCH_EVENTS_MAX: usize = 256;
 
+const _: () =
+    assert!(mesh_protocol::limits::SEND_BATCH_MAX <= BATCH_EVENTS_MAX, "a request of messages is one batch");
+
 /// Bytes of the events of one batch, by their own estimate: what one transaction keeps in memory before its commit. A
 /// single event may be larger; it is then a batch of its own.
 pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -42,8 +42,8 @@ struct State {
 }
 
 impl State {
-    /// Takes in the next batch. Each row comes with whether the tree may have it. Nodes of the map that no snapshot shares are
-    /// changed where they are, which is why a batch keeps none of its own.
+    /// Takes in the next batch. Each row comes with whether the tree may have it. Nodes of the map that no snapshot
+    /// shares are changed where they are, which is why a batch keeps none of its own.
     fn take_in(&mut self, batch: Vec<(Written, bool)>) {
         for (Written { key, value }, in_tree) in batch {
             if let Some(since) = &mut self.since {

@@ -22,8 +22,9 @@ use crate::time::{NodeTime, Now};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) epoch: Epoch,
-    /// Numberings before it of which the peer may have taken something, newest first, at most [`INBOX_EPOCHS_MAX`](crate::limits::INBOX_EPOCHS_MAX):
-    /// a peer that took from another knows what this disk has forgotten.
+    /// Numberings before it of which the peer may have taken something, newest first, at most
+    /// [`INBOX_EPOCHS_MAX`](crate::limits::INBOX_EPOCHS_MAX): a peer that took from another knows what this disk has
+    /// forgotten.
     pub(super) earlier: Vec<Epoch>,
     /// The oldest sequence that still has a row, or `next`.
     pub(super) first: u64,
